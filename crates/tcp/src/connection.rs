@@ -27,6 +27,7 @@ mod transitions;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
@@ -42,17 +43,18 @@ use crate::keepalive::Keepalive;
 use crate::limits::RateLimit;
 use crate::mtu::{Path, PathEvent};
 use crate::open_params::OpenParams;
+use crate::output::explain::Explanation;
 use crate::recv::RecvSide;
 use crate::recv::window::choose_shift;
 use crate::segment::Segment;
 use crate::send::{Fin, SendSide};
 use crate::state::State;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use crate::timer::{Timer, TimerTable};
-use crate::why::{Causes, Decisions, HoldTimes};
+use crate::why::{Causes, Record};
 
 /// A connection that was not in use for this long gives memory back.
-const RESTING_TIME: Duration = Duration::from_secs(1);
+const RESTING_TIME: Nanos = Nanos::from_secs(1);
 
 /// One TCP connection, without I/O, clock or randomness of its own. The same inputs give the same
 /// outputs, byte for byte.
@@ -121,10 +123,7 @@ pub struct Connection {
     pub(crate) ecn: EcnState,
     pub(crate) timers: TimerTable,
     pub(crate) stats: Stats,
-    /// What has happened since output last came to its end.
-    pub(crate) causes: Causes,
-    /// Writes since new data last left.
-    pub(crate) writes: u32,
+    pub(crate) explain: Explanation,
     // Read when a header is built.
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
@@ -134,10 +133,6 @@ pub struct Connection {
     /// An open with Fast Open, on the side that connects; on the other, the cookie that the SYN-ACK
     /// gives out, until it leaves.
     pub(crate) fast_open: Option<Box<FastOpenClient>>,
-    /// What holds have cost, once there was one.
-    pub(crate) hold_times: Option<Box<HoldTimes>>,
-    /// The log, if it is on.
-    pub(crate) decisions: Option<Box<Decisions>>,
     pub(crate) keepalive: Keepalive,
     pub(crate) challenge: RateLimit,
     pub(crate) error: Option<ConnectionError>,
@@ -217,17 +212,14 @@ impl Connection {
             ecn: EcnState::default(),
             timers: TimerTable::new(),
             stats: Stats::default(),
-            causes: Causes::NONE,
-            writes: 0,
+            explain: Explanation::new(
+                params.options.decision_log.unwrap_or(cx.config.decision_log),
+            ),
             local_port: params.local_port,
             remote_port: params.remote_port,
             path,
             handshake: Handshake::new(cx.now, shift),
             fast_open: None,
-            hold_times: None,
-            decisions: Decisions::new(
-                params.options.decision_log.unwrap_or(cx.config.decision_log),
-            ),
             keepalive: Keepalive::default(),
             challenge: RateLimit::default(),
             error: None,
@@ -243,10 +235,10 @@ impl Connection {
     pub(crate) fn handle_segment(&mut self, cx: &Context, seg: Segment) {
         self.debug_invariants();
         self.snd.on_segment();
-        self.causes.add(Causes::ACK);
+        self.explain.add_cause(Causes::ACK);
         self.snd.note_app_limited(cx);
         self.on_segment(cx, seg);
-        self.note_model(cx);
+        self.explain.note_model(cx, &mut self.snd);
         self.debug_invariants();
     }
 
@@ -256,7 +248,7 @@ impl Connection {
         self.snd.note_app_limited(cx);
         self.snd.end_autocork();
         while let Some(timer) = self.timers.pop_due(cx.now) {
-            self.causes.add(Causes::TIMER);
+            self.explain.add_cause(Causes::TIMER);
             match timer {
                 Timer::Retransmit => self.on_retransmission_timeout(cx),
                 // What it held is asked about by the next poll.
@@ -271,7 +263,7 @@ impl Connection {
             }
         }
         self.snd.tell_losses(cx);
-        self.note_model(cx);
+        self.explain.note_model(cx, &mut self.snd);
         if self.releases_at().is_some_and(|at| at <= cx.now) {
             self.snd.release_all();
             self.rcv.release_all();
@@ -285,7 +277,7 @@ impl Connection {
         self.snd.end_autocork();
         self.on_path_event(cx, event);
         self.snd.tell_losses(cx);
-        self.note_model(cx);
+        self.explain.note_model(cx, &mut self.snd);
         self.debug_invariants();
     }
 
@@ -347,7 +339,7 @@ impl Connection {
     /// The application writes no more: our FIN follows what is queued. Reading goes on.
     pub fn shutdown(&mut self, cx: &Context) {
         self.debug_invariants();
-        self.causes.add(Causes::OPTION);
+        self.explain.add_cause(Causes::OPTION);
         match self.state {
             State::SynSent | State::SynReceived => self.snd.queue_fin(),
             State::Established | State::CloseWait => {
@@ -403,7 +395,7 @@ impl Connection {
     pub fn set_option(&mut self, cx: &Context, option: SetOption) {
         self.debug_invariants();
         self.snd.end_autocork();
-        self.causes.add(Causes::OPTION);
+        self.explain.add_cause(Causes::OPTION);
         let options = Arc::make_mut(&mut self.options);
         match option {
             SetOption::NoDelay(on) => options.nodelay = on,
@@ -466,9 +458,9 @@ impl Connection {
             }
             SetOption::Congestion(algorithm) => {
                 self.snd.set_algorithm(*algorithm);
-                self.ecn.set_needed(self.ecn_policy(cx).needed);
+                self.ecn.set_needed(self.ecn_policy(cx.config).needed);
             }
-            SetOption::DecisionLog(entries) => self.decisions = Decisions::new(*entries),
+            SetOption::DecisionLog(entries) => self.explain.set_log(*entries),
             SetOption::RcvLowat(_) => self.apply_low_water(cx),
             SetOption::QuickAck(on) => {
                 self.rcv.set_quick(*on, cx.config);
@@ -476,6 +468,11 @@ impl Connection {
             }
             _ => {}
         }
+    }
+
+    /// The last decisions, the oldest first: empty unless [`SetOption::DecisionLog`] is set.
+    pub fn decisions(&self) -> Vec<Record> {
+        self.explain.records()
     }
 
     /// Whether SO_ERROR has something to tell.
@@ -486,9 +483,8 @@ impl Connection {
     /// Bytes of memory of this connection, without the chunks that its queues refer to.
     pub fn memory_bytes(&self) -> usize {
         let heap = self.rcv.heap_bytes() + self.snd.heap_bytes();
-        let told = self.hold_times.as_ref().map_or(0, |_| size_of::<HoldTimes>())
-            + self.decisions.as_ref().map_or(0, |log| log.heap_bytes());
-        size_of::<Connection>() + heap + told + self.fast_open_bytes() + self.ecn.heap_bytes()
+        let open = self.fast_open.as_ref().map_or(0, |_| size_of::<FastOpenClient>());
+        size_of::<Connection>() + heap + self.explain.heap_bytes() + open + self.ecn.heap_bytes()
     }
 
     /// When a timeout gives memory back that only data needs which waits or is in flight: a second

@@ -14,16 +14,16 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::state::State;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use crate::timer::Timer;
 
 impl Connection {
     /// How long nothing may move, if there is a limit now.
-    fn half_close_limit(&self) -> Option<Duration> {
+    fn half_close_limit(&self) -> Option<Nanos> {
         let half_closed =
             matches!(self.state, State::CloseWait | State::FinWait1 | State::FinWait2);
         let limit = self.options.half_close_timeout.filter(|limit| !limit.is_zero());
-        limit.filter(|_| half_closed && !self.orphan)
+        limit.filter(|_| half_closed && !self.orphan).map(Nanos::from)
     }
 
     /// Whether the timer must be armed.

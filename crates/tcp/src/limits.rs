@@ -51,9 +51,9 @@ impl RateLimit {
     pub(crate) fn allow(
         &mut self,
         now: crate::time::Instant,
-        interval: crate::time::Duration,
+        interval: crate::time::Nanos,
     ) -> bool {
-        let allowed = self.last.is_none_or(|last| now.since(last) >= interval);
+        let allowed = self.last.is_none_or(|last| now.nanos_since(last) >= interval);
         if allowed {
             self.last = Some(now);
         }

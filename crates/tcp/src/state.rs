@@ -48,6 +48,16 @@ impl State {
         !matches!(self, State::SynSent | State::SynReceived | State::Closed)
     }
 
+    /// Whether the handshake is not over.
+    pub(crate) const fn is_opening(self) -> bool {
+        matches!(self, State::SynSent | State::SynReceived)
+    }
+
+    /// Whether the peer may send data.
+    pub(crate) const fn may_receive(self) -> bool {
+        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
+    }
+
     /// Whether our FIN is queued or sent in this state.
     pub const fn sent_fin(self) -> bool {
         use State::*;

@@ -42,20 +42,13 @@ impl Instant {
 
     /// Time from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Instant) -> Duration {
-        self.nanos_since(earlier).get()
+        self.nanos_since(earlier).to_duration()
     }
 
     /// The same as the engine counts it.
     pub(crate) const fn nanos_since(self, earlier: Instant) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
-}
-
-/// A span of time in nanoseconds, up to 584 years, without the 128 bits that the standard library
-/// answers in.
-pub(crate) const fn nanos(span: Duration) -> u64 {
-    let whole = span.as_secs().saturating_mul(1_000_000_000);
-    whole.saturating_add(span.subsec_nanos() as u64)
 }
 
 /// A span of time as a connection keeps it and works with it: nanoseconds, up to 584 years, in half
@@ -67,20 +60,23 @@ pub(crate) struct Nanos(u64);
 impl Nanos {
     pub(crate) const ZERO: Nanos = Nanos(0);
 
-    pub(crate) const fn new(nanos: u64) -> Nanos {
+    pub(crate) const fn from_nanos(nanos: u64) -> Nanos {
         Nanos(nanos)
     }
 
-    pub(crate) const fn from_millis(millis: u64) -> Nanos {
-        Nanos(millis * 1_000_000)
-    }
-
-    #[cfg(test)]
     pub(crate) const fn from_micros(micros: u64) -> Nanos {
-        Nanos(micros * 1_000)
+        Nanos(micros.saturating_mul(1_000))
     }
 
-    pub(crate) const fn as_u64(self) -> u64 {
+    pub(crate) const fn from_millis(millis: u64) -> Nanos {
+        Nanos(millis.saturating_mul(1_000_000))
+    }
+
+    pub(crate) const fn from_secs(secs: u64) -> Nanos {
+        Nanos(secs.saturating_mul(1_000_000_000))
+    }
+
+    pub(crate) const fn as_nanos(self) -> u64 {
         self.0
     }
 
@@ -89,14 +85,33 @@ impl Nanos {
         self.0 / 1_000
     }
 
-    pub(crate) const fn get(self) -> Duration {
+    /// Whole milliseconds.
+    #[cfg(test)]
+    pub(crate) const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    pub(crate) const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// As applications see it. It takes a division.
+    pub(crate) const fn to_duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 }
 
 impl From<Duration> for Nanos {
+    /// Without the 128 bits that the standard library answers in.
     fn from(span: Duration) -> Nanos {
-        Nanos(nanos(span))
+        let whole = span.as_secs().saturating_mul(1_000_000_000);
+        Nanos(whole.saturating_add(span.subsec_nanos().into()))
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(span: Nanos) -> Duration {
+        span.to_duration()
     }
 }
 
@@ -104,6 +119,12 @@ impl Add for Nanos {
     type Output = Nanos;
     fn add(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Nanos) {
+        *self = *self + other;
     }
 }
 
@@ -138,7 +159,13 @@ impl Add<Nanos> for Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
     fn add(self, delay: Duration) -> Instant {
-        Instant(self.0.saturating_add(nanos(delay)))
+        self + Nanos::from(delay)
+    }
+}
+
+impl AddAssign<Nanos> for Instant {
+    fn add_assign(&mut self, delay: Nanos) {
+        *self = *self + delay;
     }
 }
 

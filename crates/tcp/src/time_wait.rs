@@ -10,7 +10,7 @@ use crate::counters::Counter;
 use crate::handshake::TimestampState;
 use crate::segment::Segment;
 use crate::signature::{Md5Key, room_for_digest};
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// A new connection in place of an old one begins at least so far behind the old one's end
 /// (as on Linux).
@@ -73,7 +73,7 @@ impl TimeWait {
     /// Whether a connect from our side may take the place at `now` (Linux: `tcp_tw_reuse`): the
     /// timestamps of both tell old from new after a second.
     pub fn may_connect_again(&self, now: Instant) -> Option<SeqNum> {
-        let old_enough = now.since(self.ts.recent_at) > Duration::from_secs(1);
+        let old_enough = now.nanos_since(self.ts.recent_at) > Nanos::from_secs(1);
         (self.ts.enabled && old_enough).then(|| self.snd_nxt + REUSE_GAP)
     }
 
@@ -102,7 +102,7 @@ impl TimeWait {
         }
         if !paws_rejects && flags.contains(TcpFlags::FIN) && end == self.rcv_nxt {
             // Our last ACK was lost: 2 MSL begin again.
-            self.expires = cx.now + cx.config.tcp_fin_timeout;
+            self.expires = cx.now + Nanos::from(cx.config.tcp_fin_timeout);
             self.remember(cx, stamps);
         }
         // With or without an ACK bit, as on Linux.
@@ -137,8 +137,8 @@ impl TimeWait {
         if paws_rejects {
             cx.counters.bump(Counter::PawsEstab);
         }
-        let interval = cx.config.tcp_invalid_ratelimit;
-        if self.last_ack.is_some_and(|last| cx.now.since(last) < interval) {
+        let interval = Nanos::from(cx.config.tcp_invalid_ratelimit);
+        if self.last_ack.is_some_and(|last| cx.now.nanos_since(last) < interval) {
             return TimeWaitAction::Ignore;
         }
         self.last_ack = Some(cx.now);

@@ -9,17 +9,17 @@
 use plimsoll_wire::SeqNum;
 
 use super::AckSample;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// Windows below this are left alone.
 const LOW_WINDOW: u32 = 16;
 /// ACKs that come closer than this are one train.
-const TRAIN_GAP: Duration = Duration::from_millis(2);
+const TRAIN_GAP: Nanos = Nanos::from_millis(2);
 /// Samples of a round trip before its delay is judged.
 const MIN_SAMPLES: u8 = 8;
 /// The rise of the delay that counts: an eighth, within these bounds.
-const LEAST_RISE: Duration = Duration::from_millis(4);
-const MOST_RISE: Duration = Duration::from_millis(16);
+const LEAST_RISE: Nanos = Nanos::from_millis(4);
+const MOST_RISE: Nanos = Nanos::from_millis(16);
 
 /// The state of HyStart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +56,7 @@ impl Signs {
 }
 
 /// Microseconds, one at least.
-pub(super) fn micros(duration: Duration) -> u32 {
+pub(super) fn micros(duration: Nanos) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX).max(1)
 }
 
@@ -82,7 +82,7 @@ impl HyStart {
     }
 
     /// A sample of the round trip.
-    pub(crate) fn on_rtt(&mut self, rtt: Duration) {
+    pub(crate) fn on_rtt(&mut self, rtt: Nanos) {
         let rtt = micros(rtt);
         self.least = if self.least == 0 { rtt } else { self.least.min(rtt) };
     }
@@ -93,7 +93,7 @@ impl HyStart {
     }
 
     /// What says that slow start is over, after a sample in it.
-    pub(crate) fn signs(&mut self, cwnd: u32, rtt: Duration, sample: &AckSample) -> Signs {
+    pub(crate) fn signs(&mut self, cwnd: u32, rtt: Nanos, sample: &AckSample) -> Signs {
         if self.found {
             return Signs::default();
         }
@@ -110,24 +110,24 @@ impl HyStart {
     }
 
     fn train_is_long(&mut self, cwnd: u32, sample: &AckSample) -> bool {
-        if sample.now.since(self.last_ack) > TRAIN_GAP {
+        if sample.now.nanos_since(self.last_ack) > TRAIN_GAP {
             return false;
         }
         self.last_ack = sample.now;
-        let span = Duration::from_micros(self.least.into()) + sample.spread(cwnd);
+        let span = Nanos::from_micros(self.least.into()) + sample.spread(cwnd);
         let limit = if sample.paced { span } else { span / 2 };
-        sample.now.since(self.round_start) > limit
+        sample.now.nanos_since(self.round_start) > limit
     }
 
-    fn delay_has_risen(&mut self, rtt: Duration) -> bool {
+    fn delay_has_risen(&mut self, rtt: Nanos) -> bool {
         let rtt = micros(rtt);
         self.current = if self.current == 0 { rtt } else { self.current.min(rtt) };
         if self.samples < MIN_SAMPLES {
             self.samples += 1;
             return false;
         }
-        let least = Duration::from_micros(self.least.into());
+        let least = Nanos::from_micros(self.least.into());
         let rise = (least / 8).clamp(LEAST_RISE, MOST_RISE);
-        Duration::from_micros(self.current.into()) > least + rise
+        Nanos::from_micros(self.current.into()) > least + rise
     }
 }

@@ -9,7 +9,7 @@ use plimsoll_wire::SeqNum;
 
 use super::AckSample;
 use super::hystart::micros;
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// `MIN_RTT_THRESH` and `MAX_RTT_THRESH` in microseconds: the bounds of the rise.
 const MIN_RTT_THRESH: u32 = 4000;
@@ -78,7 +78,7 @@ impl HyStartPlusPlus {
     }
 
     /// An ACK in slow start gave a round trip. Returns whether slow start is over.
-    pub(super) fn on_sample(&mut self, rtt: Duration, sample: &AckSample) -> bool {
+    pub(super) fn on_sample(&mut self, rtt: Nanos, sample: &AckSample) -> bool {
         self.paced = sample.paced;
         if self.phase == Phase::Over {
             return false;
@@ -156,7 +156,7 @@ mod tests {
             self.una += 100;
             let (una, nxt) = (SeqNum(self.una), SeqNum(self.una + 100));
             let sample = AckSample { una, nxt, ..SAMPLE };
-            let rtt = Duration::from_micros(rtt);
+            let rtt = Nanos::from_micros(rtt);
             (0..10).fold(false, |over, index| {
                 // The first ACK of a round acknowledges the end of the one before.
                 let una = if index == 0 { una } else { una + 1 };
@@ -215,7 +215,7 @@ mod tests {
         let mut rounds = Rounds::new();
         rounds.round(100_000);
         rounds.state.start_round(SeqNum(10_000));
-        let rtt = Duration::from_millis(200);
+        let rtt = Nanos::from_millis(200);
         for _ in 0..7 {
             rounds.state.on_sample(rtt, &SAMPLE);
         }

@@ -56,7 +56,7 @@ use crate::algorithm::CongestionAlgorithm;
 use crate::config::Config;
 use crate::limits::MAX_SUPER_SEGMENT;
 use crate::send::scoreboard::{LostRange, RateSample};
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Instant, Nanos};
 use bbr::Bbr;
 use bbr::state::BbrModel;
 use cubic::Cubic;
@@ -73,7 +73,7 @@ pub(crate) const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 const MAX_CWND: u32 = 1 << 26;
 
 /// The most that the ACKs of one burst are taken to be spread.
-const MAX_SPREAD: Duration = Duration::from_millis(1);
+const MAX_SPREAD: Nanos = Nanos::from_millis(1);
 
 /// What a controller allows (draft-ietf-ccwg-bbr: `C.cwnd`, `C.pacing_rate`, `C.send_quantum`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(crate) struct Sent {
     /// Payload bytes of a full segment.
     pub(crate) mss: u16,
     /// The smoothed round trip; zero before the first sample.
-    pub(crate) srtt: Duration,
+    pub(crate) srtt: Nanos,
     /// Wire segments delivered so far (`C.delivered`). Wraps.
     pub(crate) delivered: u32,
     /// Wire segments.
@@ -122,9 +122,9 @@ pub(crate) struct AckSample {
     /// The time now.
     pub(crate) now: Instant,
     /// RTT of the segment that was sent last of those that the ACK covers, if it gave one.
-    pub(crate) rtt: Option<Duration>,
+    pub(crate) rtt: Option<Nanos>,
     /// The smoothed round trip; zero before the first sample.
-    pub(crate) srtt: Duration,
+    pub(crate) srtt: Nanos,
     /// SND.UNA after the ACK.
     pub(crate) una: SeqNum,
     /// SND.NXT.
@@ -157,10 +157,11 @@ pub(crate) struct AckSample {
 impl AckSample {
     /// How far apart the ACKs of one burst may come: the time that two of the largest packets take
     /// at one window of `cwnd` segments per round trip.
-    fn spread(&self, cwnd: u32) -> Duration {
+    fn spread(&self, cwnd: u32) -> Nanos {
         let window = u64::from(cwnd) * u64::from(self.mss);
-        let nanos = nanos(self.srtt).saturating_mul(2 * MAX_SUPER_SEGMENT as u64) / window.max(1);
-        Duration::from_nanos(nanos).min(MAX_SPREAD)
+        let nanos =
+            self.srtt.as_nanos().saturating_mul(2 * MAX_SUPER_SEGMENT as u64) / window.max(1);
+        Nanos::from_nanos(nanos).min(MAX_SPREAD)
     }
 }
 
@@ -202,7 +203,7 @@ pub(crate) enum Event {
     /// back already.
     Undo,
     /// Nothing was sent for `idle`, which is more than `rto`, and data is about to leave.
-    Idle { now: Instant, idle: Duration, rto: Duration },
+    Idle { now: Instant, idle: Nanos, rto: Nanos },
     /// A full segment has so many payload bytes from now on.
     Mss(u16),
 }
@@ -405,7 +406,7 @@ impl Controller {
     }
 
     /// TCP_CONGESTION on an open connection. The window stays. `mss` and `srtt` are those of now.
-    pub(crate) fn switch(&mut self, algorithm: CongestionAlgorithm, mss: u16, srtt: Duration) {
+    pub(crate) fn switch(&mut self, algorithm: CongestionAlgorithm, mss: u16, srtt: Nanos) {
         if algorithm != self.algorithm() {
             self.kind = Kind::new(algorithm);
             self.window.allowed.pacing_rate = None;
@@ -416,7 +417,7 @@ impl Controller {
     }
 
     /// The rate of an algorithm that is always paced, before it has measured one.
-    fn start_pacing(&mut self, mss: u16, srtt: Duration) {
+    fn start_pacing(&mut self, mss: u16, srtt: Nanos) {
         if matches!(self.kind, Kind::Bbr(None)) {
             let rate = bbr::initial_rate(self.window.initial, mss, srtt);
             self.window.allowed.pacing_rate = NonZeroU64::new(rate);
@@ -447,7 +448,7 @@ impl Controller {
         &mut self,
         (now, nxt): (Instant, SeqNum),
         syn_lost: bool,
-        (mss, srtt): (u16, Duration),
+        (mss, srtt): (u16, Nanos),
     ) {
         self.window.allowed.cwnd = if syn_lost { 1 } else { self.window.initial };
         self.round_end = nxt;
@@ -764,7 +765,7 @@ impl Controller {
 
     /// After [`validate`](Self::validate): whether less than the window was used for an RTO, in
     /// which no ACK might have opened it either.
-    pub(crate) fn is_starving(&mut self, now: Instant, rto: Duration) -> bool {
+    pub(crate) fn is_starving(&mut self, now: Instant, rto: Nanos) -> bool {
         let limited = self.is_limited();
         self.unused.is_starving(limited, now, rto)
     }

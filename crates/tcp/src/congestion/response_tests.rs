@@ -15,7 +15,7 @@ use super::{AckSample, Controller};
 use crate::algorithm::CongestionAlgorithm;
 use crate::config::Config;
 use crate::counters::Counter;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, Nanos};
 use CongestionAlgorithm::{Cubic, NewReno};
 
 /// Round trip in milliseconds, segments of which one is lost, the average windows of the tables,
@@ -45,6 +45,7 @@ const MOST_SEGMENTS: u64 = 1000;
 /// A window that only the controller decides, which was reduced at `start`: of every `every`
 /// segments one is lost, and recovery takes no time.
 fn ideal(algorithm: CongestionAlgorithm, rtt: Duration, every: u64, start: f64) -> f64 {
+    let rtt = Nanos::from(rtt);
     let config = Config::default();
     let mut controller = Controller::new(algorithm, config.initcwnd, &config);
     controller.on_established((Instant::ZERO, SeqNum(1)), false, (1000, rtt));
@@ -59,7 +60,7 @@ fn ideal(algorithm: CongestionAlgorithm, rtt: Duration, every: u64, start: f64) 
         }
         for segment in 0..every {
             let cwnd = controller.cwnd();
-            nanos += rtt.as_nanos() as u64 / u64::from(cwnd);
+            nanos += rtt.as_nanos() / u64::from(cwnd);
             let now = Instant::from_nanos(nanos);
             let una = SeqNum(segment as u32);
             controller.validate(true, cwnd, (una, una + cwnd));

@@ -4,7 +4,7 @@ use crate::config::Config;
 pub(super) fn controller(algorithm: CongestionAlgorithm) -> Controller {
     let config = Config::default();
     let mut controller = Controller::new(algorithm, config.initcwnd, &config);
-    let path = (1000, Duration::ZERO);
+    let path = (1000, Nanos::ZERO);
     controller.on_established((Instant::ZERO, SeqNum(1)), false, path);
     controller
 }
@@ -20,7 +20,7 @@ pub(super) fn ack(controller: &mut Controller, ms: u64, segs: u32) {
 pub(super) const SAMPLE: AckSample = AckSample {
     now: Instant::ZERO,
     rtt: None,
-    srtt: Duration::ZERO,
+    srtt: Nanos::ZERO,
     una: SeqNum(0),
     nxt: SeqNum(0),
     mss: 1000,
@@ -53,7 +53,7 @@ fn a_burst_spreads_by_two_packets_on_fast_paths_too() {
         (0, 0, 0, "nothing is known"),
     ];
     for (srtt, cwnd, micros, name) in cases {
-        let sample = AckSample { srtt: Duration::from_micros(srtt), ..SAMPLE };
+        let sample = AckSample { srtt: Nanos::from_micros(srtt), ..SAMPLE };
         assert_eq!(sample.spread(cwnd).as_micros(), micros, "{name}");
     }
 }
@@ -70,7 +70,7 @@ const BOTH: [CongestionAlgorithm; 2] = [CongestionAlgorithm::NewReno, Congestion
 fn the_initial_window_is_ten_segments_or_one_after_lost_syns() {
     let mut controller = controller(CongestionAlgorithm::NewReno);
     assert_eq!((controller.cwnd(), controller.is_threshold_known()), (10, false));
-    let path = (1000, Duration::ZERO);
+    let path = (1000, Nanos::ZERO);
     controller.on_established((Instant::ZERO, SeqNum(1)), true, path);
     assert_eq!(controller.cwnd(), 1);
 }
@@ -147,13 +147,13 @@ fn a_full_window_is_remembered_for_a_round_trip() {
 }
 
 /// Nothing was sent for so long, at 9 s; the RTO is one second.
-fn idle_for(idle: Duration) -> Event {
-    Event::Idle { now: Instant::from_millis(9000), idle, rto: Duration::from_secs(1) }
+fn idle_for(idle: Nanos) -> Event {
+    Event::Idle { now: Instant::from_millis(9000), idle, rto: Nanos::from_secs(1) }
 }
 
 #[test]
 fn idle_time_halves_the_window_per_timeout_down_to_the_initial_one() {
-    let second = Duration::from_secs(1);
+    let second = Nanos::from_secs(1);
     for (idle, expected) in [(1, 80), (2, 40), (3, 20), (9, 10)] {
         let mut controller = controller(CongestionAlgorithm::NewReno);
         controller.set_cwnd(80);
@@ -173,10 +173,10 @@ fn a_window_that_is_not_used_shrinks_half_way() {
     controller.set_cwnd(100);
     controller.validate(false, 20, (SeqNum(100), SeqNum(200)));
     let later = Instant::from_millis(1000);
-    assert!(controller.is_starving(later, Duration::from_secs(1)));
+    assert!(controller.is_starving(later, Nanos::from_secs(1)));
     controller.on_application_limited(true, later);
     assert_eq!((controller.cwnd(), controller.remembered_ssthresh()), (60, INFINITE_SSTHRESH));
-    assert!(!controller.is_starving(later, Duration::from_secs(1)));
+    assert!(!controller.is_starving(later, Nanos::from_secs(1)));
 }
 
 /// The application uses little for a long time, but ACKs come all the while.
@@ -187,7 +187,7 @@ fn a_window_that_acks_might_open_does_not_shrink() {
     controller.validate(false, 20, (SeqNum(100), SeqNum(200)));
     grow(&mut controller, 1, 900);
     assert_eq!(controller.cwnd(), 100);
-    let rto = Duration::from_secs(1);
+    let rto = Nanos::from_secs(1);
     assert!(!controller.is_starving(Instant::from_millis(1899), rto));
     assert!(controller.is_starving(Instant::from_millis(1900), rto));
 }
@@ -196,7 +196,7 @@ fn a_window_that_acks_might_open_does_not_shrink() {
 fn switching_the_algorithm_keeps_the_window() {
     let mut controller = controller(CongestionAlgorithm::Cubic);
     controller.set_cwnd(33);
-    controller.switch(CongestionAlgorithm::NewReno, 1000, Duration::ZERO);
+    controller.switch(CongestionAlgorithm::NewReno, 1000, Nanos::ZERO);
     assert_eq!((controller.cwnd(), controller.algorithm()), (33, CongestionAlgorithm::NewReno));
 }
 
@@ -215,7 +215,7 @@ fn train_sample(
 ) -> Signs {
     controller.on_ack(&AckSample {
         now: Instant::from_millis(ms),
-        rtt: Some(Duration::from_millis(rtt_ms)),
+        rtt: Some(Nanos::from_millis(rtt_ms)),
         una: SeqNum(una),
         nxt: SeqNum(nxt),
         paced,
@@ -290,7 +290,7 @@ fn a_long_train_of_acks_ends_slow_start() {
 fn hystart_plus_plus_leaves_slow_start_in_two_steps() {
     let config = Config { tcp_hystart_plus_plus: true, ..Config::default() };
     let mut controller = Controller::new(CongestionAlgorithm::Cubic, config.initcwnd, &config);
-    let path = (1000, Duration::ZERO);
+    let path = (1000, Nanos::ZERO);
     controller.on_established((Instant::ZERO, SeqNum(1)), false, path);
     let mut windows = std::vec::Vec::new();
     for (round, rtt) in [100, 100, 120, 120, 120, 120, 120, 120, 120].into_iter().enumerate() {
@@ -299,7 +299,7 @@ fn hystart_plus_plus_leaves_slow_start_in_two_steps() {
             let full = controller.cwnd();
             controller.validate(true, full, (una, nxt));
             let now = Instant::from_millis(150 * (round as u64 + 1) + index);
-            let rtt = Some(Duration::from_millis(rtt));
+            let rtt = Some(Nanos::from_millis(rtt));
             let grows = true;
             let ack = AckSample { now, rtt, una, nxt, delivered: 2, grows, ..SAMPLE };
             let signs = controller.on_ack(&ack);
@@ -317,7 +317,7 @@ fn hystart_plus_plus_leaves_slow_start_in_two_steps() {
 fn a_loss_ends_hystart_plus_plus() {
     let config = Config { tcp_hystart_plus_plus: true, ..Config::default() };
     let mut controller = Controller::new(CongestionAlgorithm::Cubic, config.initcwnd, &config);
-    let path = (1000, Duration::ZERO);
+    let path = (1000, Nanos::ZERO);
     controller.on_established((Instant::ZERO, SeqNum(1)), false, path);
     ack(&mut controller, 1, 20);
     assert_eq!(controller.cwnd(), 18, "eight segments per ACK without pacing");

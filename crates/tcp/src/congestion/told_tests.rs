@@ -9,7 +9,7 @@ use crate::congestion::{AckSample, Event, Lost, Sent, TailLoss};
 use crate::counters::Counter;
 use crate::mtu::PathEvent;
 use crate::testing::{ISS, Setup, Trace};
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// In ESTABLISHED with a controller that writes down what it is told. The time is 1 s.
 fn recording() -> Trace {
@@ -51,8 +51,8 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(1000 + millis)
 }
 
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
+fn ms(millis: u64) -> Nanos {
+    Nanos::from_millis(millis)
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn idle_time_and_a_smaller_mtu_are_told() {
     t.at(20);
     t.recv(". 1:1 ack 1001");
     let _ = recorded(&mut t);
-    let rto = t.info().rto;
+    let rto = t.info().rto.into();
     t.at(5020);
     t.write(2000);
     t.drain();

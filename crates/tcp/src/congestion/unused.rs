@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use super::validation::Validation;
 use super::{AckSample, Window};
 use crate::config::Config;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// One of the two ways, chosen when the connection is made.
 #[derive(Clone, Debug)]
@@ -82,12 +82,12 @@ impl Unused {
 
     /// Whether less than the window was used for an RTO, in which no ACK might have opened it
     /// either. `limited` if the sender uses it now.
-    pub(super) fn is_starving(&mut self, limited: bool, now: Instant, rto: Duration) -> bool {
+    pub(super) fn is_starving(&mut self, limited: bool, now: Instant, rto: Nanos) -> bool {
         let Unused::Decays { used, used_at } = self else { return false };
         if limited {
             (*used, *used_at) = (0, now);
         }
-        now.since(*used_at) >= rto
+        now.nanos_since(*used_at) >= rto
     }
 
     /// Less than the window was used for an RTO: it shrinks half way to what was used (RFC 2861).
@@ -107,7 +107,7 @@ impl Unused {
         &mut self,
         window: &mut Window,
         now: Instant,
-        (idle, rto): (Duration, Duration),
+        (idle, rto): (Nanos, Nanos),
     ) {
         let (used, used_at) = match self {
             Unused::Decays { used, used_at } => (used, used_at),
@@ -118,7 +118,7 @@ impl Unused {
         let floor = window.initial.min(*cwnd);
         let mut left = idle;
         while left > rto && *cwnd > floor {
-            left -= rto;
+            left = left - rto;
             *cwnd /= 2;
         }
         *cwnd = (*cwnd).max(floor);

@@ -27,13 +27,13 @@
 //! leaves after idle time, and when a loss, a mark or a timeout asks which phase it is.
 
 use super::Window;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// The nonvalidated period (NVP): five minutes, the most that RFC 7661 recommends.
-const NVP: Duration = Duration::from_secs(300);
+const NVP: Nanos = Nanos::from_secs(300);
 
 /// The least pipeACK sampling period (section 4.2).
-const LEAST_PERIOD: Duration = Duration::from_secs(1);
+const LEAST_PERIOD: Nanos = Nanos::from_secs(1);
 
 /// Round trips in a pipeACK sampling period (section 4.2).
 const PERIOD_ROUNDS: u32 = 3;
@@ -89,7 +89,7 @@ impl Validation {
     pub(super) fn on_ack(
         &mut self,
         window: &mut Window,
-        (now, srtt): (Instant, Duration),
+        (now, srtt): (Instant, Nanos),
         delivered: Option<u32>,
         grows: bool,
     ) {
@@ -125,7 +125,7 @@ impl Validation {
     /// Section 4.4.3: the window was not validated for the nonvalidated period, or for several.
     fn expire(&mut self, window: &mut Window, now: Instant) {
         let Phase::Nonvalidated { since } = &mut self.phase else { return };
-        while now.since(*since) > NVP {
+        while now.nanos_since(*since) > NVP {
             let cwnd = window.cwnd();
             if cwnd <= window.initial {
                 *since = now;
@@ -209,7 +209,7 @@ struct PipeAck {
     /// When the last sample was taken.
     sampled: Instant,
     /// The smoothed round trip.
-    srtt: Duration,
+    srtt: Nanos,
 }
 
 impl PipeAck {
@@ -243,7 +243,7 @@ impl PipeAck {
     }
 
     /// The pipeACK sampling period.
-    fn period(&self) -> Duration {
+    fn period(&self) -> Nanos {
         (self.srtt * PERIOD_ROUNDS).max(LEAST_PERIOD)
     }
 
@@ -257,7 +257,7 @@ impl PipeAck {
         let part = self.period() / PARTS as u32;
         let Some(began) = &mut self.began else { return };
         for _ in 0..PARTS {
-            if now.since(*began) < part {
+            if now.nanos_since(*began) < part {
                 return;
             }
             *began += part;

@@ -4,6 +4,7 @@ use super::{Connection, Context};
 use crate::mtu::PathEvent;
 use crate::recv::{Batch, Reader};
 use crate::segment::Segment;
+use crate::why::Decision;
 
 /// What has happened, see [`Connection::handle`].
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ impl Connection {
     pub fn handle(&mut self, cx: &Context, input: Input) -> OutputDue {
         match input {
             Input::Segment(segment, arrival) => {
-                self.set_reader(arrival.reader);
+                self.rcv.set_reader(arrival.reader);
                 self.handle_segment(cx, segment);
                 if arrival.batch.is_some_and(|batch| self.may_defer_ack(cx, batch)) {
                     return OutputDue::EndOfBatch;
@@ -66,7 +67,9 @@ impl Connection {
             Input::Path(event) => self.handle_path_event(cx, event),
             Input::Completion => self.handle_completion(cx),
             Input::Memory => self.handle_memory(cx),
-            Input::Woken { readers, writers } => self.handle_wake(cx.now, readers, writers),
+            Input::Woken { readers, writers } => {
+                self.explain.log(cx.now, Decision::Woke { readers, writers });
+            }
         }
         OutputDue::Now
     }

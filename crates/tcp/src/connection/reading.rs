@@ -10,7 +10,6 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{Events, ReadError};
-use crate::recv::Reader;
 use crate::recv::window::default_buffer;
 use crate::recv::{Batch, FlushReason};
 use crate::send::memory;
@@ -62,7 +61,7 @@ impl Connection {
     /// The application has taken `count` bytes: the buffer may grow, the window opens.
     fn taken(&mut self, cx: &Context, count: usize) {
         let fixed = self.options.rcvbuf.is_some();
-        self.rcv.autotune(cx, count, self.srtt(), fixed);
+        self.rcv.autotune(cx, count, self.snd.srtt(), fixed);
         self.rcv.bound_memory(cx, &self.pool);
         self.after_read();
         self.debug_invariants();
@@ -142,20 +141,9 @@ impl Connection {
         self.rcv.at_urgent_mark()
     }
 
-    /// Tells whether somebody waits for data to read. What arrives for such a reader may leave its
-    /// acknowledgement to him.
-    pub(crate) fn set_reader(&mut self, reader: Reader) {
-        self.rcv.set_reader(reader);
-    }
-
-    /// Whether the peer may send more.
-    pub(crate) fn may_receive(&self) -> bool {
-        matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
-    }
-
     /// The application has read: perhaps an ACK or a window update is due.
     pub(super) fn after_read(&mut self) {
-        if self.may_receive() {
+        if self.state.may_receive() {
             self.rcv.after_read();
             self.sync_ack_timer();
         }
@@ -224,7 +212,7 @@ impl Connection {
     /// Whether a window is closed for lack of memory, so that the peer should hear of it when there
     /// is some.
     pub(crate) fn window_awaits_memory(&self) -> bool {
-        self.rcv.is_starved() && self.may_receive()
+        self.rcv.is_starved() && self.state.may_receive()
     }
 
     /// Opens a window that was closed for lack of memory, if there is some.

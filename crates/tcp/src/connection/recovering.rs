@@ -3,6 +3,7 @@
 
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::keepalive::user_timeout;
 use crate::send::ConnParts;
 use crate::send::recovery::{Cwr, PeerView};
 use crate::state::State;
@@ -17,11 +18,11 @@ impl Connection {
             ecn: self.ecn.tells_reductions(),
             paced: self.snd.is_paced(&cx.below, &self.options),
             ts: self.ts,
-            mtu_probe: self.mtu_probe(),
+            mtu_probe: self.path.probe(),
             peer: PeerView {
                 orphan: self.orphan,
                 soft_error: self.soft_error.is_some(),
-                user_timeout: self.user_timeout(),
+                user_timeout: user_timeout(&self.options),
                 last_heard: self.keepalive.last_rx,
             },
         }
@@ -48,13 +49,15 @@ impl Connection {
         let parts = self.conn_parts(cx);
         let retries = self.snd.recovery().retries();
         let effects = self.snd.on_retransmission_timer(cx, &parts);
-        if effects.black_hole {
-            self.on_black_hole(cx);
+        if effects.black_hole && self.path.on_black_hole(cx, self.every_option()) {
+            self.change_mss(cx);
         }
         self.sync_retransmission_timer();
         self.on_cwr(effects.cwr);
-        if effects.give_up || retries < self.snd.recovery().retries() {
-            self.note_fast_open_timeout(retries, effects.give_up);
+        if let Some(open) = &mut self.fast_open
+            && (effects.give_up || retries < self.snd.recovery().retries())
+        {
+            open.on_timeout(retries, effects.give_up);
         }
         if effects.give_up {
             self.give_up(cx);
@@ -65,7 +68,7 @@ impl Connection {
 
     /// The user timeout has passed since the data at the front left, or since the window closed.
     pub(crate) fn on_user_timeout(&mut self, cx: &Context) {
-        if self.user_timeout().is_some() {
+        if user_timeout(&self.options).is_some() {
             self.give_up(cx);
         }
     }

@@ -9,7 +9,6 @@ use crate::context::Context;
 use crate::event::{Events, WriteError};
 use crate::send::{Fin, Persist, Piece, WriteFlags, WriteView};
 use crate::state::State;
-use crate::time::Duration;
 use crate::timer::Timer;
 use crate::why::Causes;
 
@@ -92,8 +91,8 @@ impl Connection {
         if taken == 0 {
             return Err(WriteError::WouldBlock);
         }
-        self.causes.add(Causes::WRITE);
-        self.writes = self.writes.saturating_add(1);
+        self.explain.add_cause(Causes::WRITE);
+        self.explain.on_write();
         Ok(taken)
     }
 
@@ -112,7 +111,7 @@ impl Connection {
         self.debug_invariants();
         let taken = self.snd.append_corked(&self.pool, data);
         if taken {
-            self.writes = self.writes.saturating_add(1);
+            self.explain.on_write();
         }
         self.debug_invariants();
         taken
@@ -228,16 +227,6 @@ impl Connection {
     /// Most bytes of one packet now.
     pub(crate) fn largest_packet(&self, config: &Config) -> u32 {
         self.snd.largest_packet(self.snd.pacing_rate(config, &self.options), config)
-    }
-
-    /// The smoothed round trip; zero before the first sample.
-    pub(crate) fn srtt(&self) -> Duration {
-        self.snd.srtt()
-    }
-
-    /// Data (or our FIN) is unacknowledged.
-    pub(crate) fn has_unacked(&self) -> bool {
-        self.snd.has_unacked()
     }
 
     /// The peer's window or a cork holds data back: makes sure that somebody asks again, if no ACK

@@ -18,7 +18,7 @@ use crate::send::error_queue::TxTimestamps;
 use crate::serial::Serial;
 use crate::testing::pair::{Dice, to_segment};
 use crate::testing::{Setup, Trace, under_miri};
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// What the path does, in percent.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ struct World {
     serials: [u64; 2],
 }
 
-const DELAY: Duration = Duration::from_millis(5);
+const DELAY: Nanos = Nanos::from_millis(5);
 
 fn params(port: u16, iss: u32, max_super_segment: usize, options: Options) -> OpenParams {
     OpenParams {
@@ -412,7 +412,7 @@ fn nothing_breaks_the_invariants() {
             assert_eq!(conn.state(), State::Established);
         }
         for _ in 0..150 {
-            now += Duration::from_millis([0, 1, 50, 3000][dice.roll(4) as usize]);
+            now += Nanos::from_millis([0, 1, 50, 3000][dice.roll(4) as usize]);
             let memory = match dice.roll(3) {
                 0 => MemoryRoom { pressure: dice.roll(4) > 0, bytes: dice.roll(9000) as u32 },
                 _ => MemoryRoom::default(),
@@ -453,7 +453,7 @@ fn an_idle_second_gives_back_what_only_data_needs() {
         t.drain();
     }
     let used = t.conn.memory_bytes();
-    assert_eq!(t.conn.releases_at(), Some(t.now + Duration::from_secs(1)));
+    assert_eq!(t.conn.releases_at(), Some(t.now + Nanos::from_secs(1)));
     t.at(2049);
     assert_eq!(t.conn.memory_bytes(), used, "not yet");
     t.at(2050);

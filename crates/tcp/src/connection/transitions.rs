@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::{ConnectionError, Events};
 use crate::state::State;
-use crate::time::Duration;
+use crate::time::Nanos;
 use crate::timer::Timer;
 
 impl Connection {
@@ -33,14 +33,21 @@ impl Connection {
     }
 
     fn enter_time_wait(&mut self, cx: &Context) {
-        self.judge_fast_open();
+        self.tell_fast_open();
         self.timers.stop_all();
-        self.timers.arm(Timer::TimeWait, cx.now + cx.config.tcp_fin_timeout);
+        self.timers.arm(Timer::TimeWait, cx.now + Nanos::from(cx.config.tcp_fin_timeout));
         self.events.insert(Events::TIME_WAIT);
     }
 
+    /// An open with Fast Open is judged when the connection has come to its end.
+    fn tell_fast_open(&mut self) {
+        if let Some(open) = &mut self.fast_open {
+            open.on_end(self.rcv.stats().segs > 0, self.rcv.awaits_data_before_fin());
+        }
+    }
+
     fn enter_closed(&mut self, cx: &Context, was: State) {
-        self.judge_fast_open();
+        self.tell_fast_open();
         self.timers.stop_all();
         self.pending.syn = false;
         self.pending.challenge_ack = false;
@@ -76,8 +83,8 @@ impl Connection {
     }
 
     /// How long an orphan may stay in FIN-WAIT-2.
-    fn fin_wait_2_time(&self, cx: &Context) -> Duration {
-        self.options.linger2.unwrap_or(cx.config.tcp_fin_timeout)
+    fn fin_wait_2_time(&self, cx: &Context) -> Nanos {
+        self.options.linger2.unwrap_or(cx.config.tcp_fin_timeout).into()
     }
 
     /// An orphan waits in FIN-WAIT-2 for the peer's FIN, but not for ever.

@@ -2,14 +2,12 @@
 
 use plimsoll_wire::tcp::TcpFlags;
 
-use super::INITIAL_RTO;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::recv::AckReason;
 use crate::segment::Segment;
-use crate::send::recovery::time_of_timeouts;
 use crate::state::State;
 use crate::timer::Timer;
 
@@ -23,14 +21,17 @@ impl Connection {
     pub(crate) fn on_segment_syn_sent(&mut self, cx: &Context, seg: Segment) {
         let flags = seg.repr.flags;
         let has_ack = flags.contains(TcpFlags::ACK);
-        if has_ack && !self.acks_our_syn(&seg) {
+        if has_ack && !self.snd.acks_syn(seg.repr.ack) {
             self.hurry_syn(cx);
             if !flags.contains(TcpFlags::RST) {
                 self.queue_rst_for(seg.repr.ack);
             }
             return;
         }
-        if has_ack && self.paws_rejects_syn_ack(cx, &seg) {
+        if has_ack
+            && cx.config.tcp_timestamps
+            && self.handshake.rejects_echo(cx.now, &self.ts, &seg)
+        {
             cx.counters.bump(Counter::PawsActive);
             if !flags.contains(TcpFlags::RST) {
                 self.queue_rst_for(seg.repr.ack);
@@ -39,7 +40,7 @@ impl Connection {
         }
         if flags.contains(TcpFlags::RST) {
             if has_ack {
-                self.fail_open(cx, ConnectionError::Refused);
+                self.fail(cx, ConnectionError::Refused);
             }
             return;
         }
@@ -50,7 +51,7 @@ impl Connection {
         self.on_syn_options(cx, &seg.repr.options);
         if has_ack {
             // Keepalive counts silence from here, not from a time before the open.
-            self.on_peer_heard(cx.now);
+            self.keepalive.on_heard(cx.now);
             self.ecn.on_syn_ack(&seg);
             self.acknowledge_syn_ack(cx);
             self.establish(cx, &seg);
@@ -62,20 +63,6 @@ impl Connection {
         }
     }
 
-    /// As on Linux, an open ends at the latest after the time that `retries` doubling timeouts
-    /// take, also if not all of them double.
-    pub(super) fn open_takes_too_long(&self, cx: &Context, retries: u8) -> bool {
-        let most = self.snd.recovery().rtt().bounds(cx.config).max;
-        self.state == State::SynSent
-            && self.handshake.retries > 0
-            && cx.now.since(self.handshake.started) >= time_of_timeouts(INITIAL_RTO, retries, most)
-    }
-
-    /// Of our SYN's data a SYN-ACK may acknowledge any part.
-    fn acks_our_syn(&self, seg: &Segment) -> bool {
-        self.snd.iss() < seg.repr.ack && seg.repr.ack <= self.snd.nxt()
-    }
-
     /// The ACK that ends the handshake leaves at once, unless data is about to take it along.
     fn acknowledge_syn_ack(&mut self, cx: &Context) {
         if self.handshake.write_pending {
@@ -85,22 +72,10 @@ impl Connection {
         }
     }
 
-    /// RFC 7323, section 3.2: the SYN-ACK must echo a timestamp that we sent in this open.
-    fn paws_rejects_syn_ack(&self, cx: &Context, seg: &Segment) -> bool {
-        if !cx.config.tcp_timestamps {
-            return false;
-        }
-        let echo = seg.repr.options.timestamps.filter(|stamps| stamps.ecr != 0);
-        let Some(stamps) = echo else { return false };
-        let first = self.ts.val(self.handshake.started);
-        let window = self.ts.val(cx.now).wrapping_sub(first);
-        stamps.ecr.wrapping_sub(first) > window
-    }
-
     /// Both sides sent a SYN: answer with a SYN-ACK.
     fn open_simultaneously(&mut self, cx: &Context, seg: &Segment) {
         self.snd.take_syn_window(seg.repr.window, seg.repr.seq);
-        self.ecn.on_syn(seg, self.ecn_policy(cx));
+        self.ecn.on_syn(seg, self.ecn_policy(cx.config));
         self.set_state(cx, State::SynReceived);
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
         self.handshake.sent = 0;

@@ -12,7 +12,7 @@ mod opening;
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::FastOpenOption;
 
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// Left free in a SYN with data for options that something on the way may add (as on
 /// Linux).
@@ -23,7 +23,7 @@ const BLACKHOLE_TIMEOUTS: u8 = 2;
 
 /// How soon the SYN is sent again after a SYN-ACK that acknowledges something else
 /// (as on Linux).
-const BAD_SYN_ACK_RTO: Duration = Duration::from_millis(2);
+const BAD_SYN_ACK_RTO: Nanos = Nanos::from_millis(2);
 
 /// What an open with Fast Open starts from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +82,34 @@ impl FastOpenClient {
     pub(crate) fn answering(option: FastOpenOption) -> FastOpenClient {
         let params = FastOpen { option: Some(option), ..FastOpen::default() };
         FastOpenClient { params, ..FastOpenClient::default() }
+    }
+
+    /// The `timeouts`-th retransmission timeout in a row, counted from zero; `expired` if it is the
+    /// last one. Middleboxes may swallow a connection that began with Fast Open.
+    pub(crate) fn on_timeout(&mut self, timeouts: u8, expired: bool) {
+        let likely = timeouts == BLACKHOLE_TIMEOUTS || (timeouts < BLACKHOLE_TIMEOUTS && expired);
+        if likely && (self.offered || self.sent > 0) {
+            self.outcome = Some(FastOpenOutcome::Blackhole);
+        }
+    }
+
+    /// The connection has come to its end. `arrived` if data has, `lone_fin` if a FIN has whose
+    /// data is missing: without any data that looks like a middlebox that swallowed it. Data that
+    /// came says more than a last timeout (script `fast_open/timeout_after_data`).
+    pub(crate) fn on_end(&mut self, arrived: bool, lone_fin: bool) {
+        if !self.offered {
+            return;
+        }
+        if lone_fin && !arrived {
+            self.outcome = Some(FastOpenOutcome::Blackhole);
+        } else if arrived && self.params.probing {
+            self.outcome = Some(FastOpenOutcome::Works);
+        }
+    }
+
+    /// `tcpi_fastopen_client_fail`.
+    pub(crate) fn failure(&self) -> u8 {
+        self.failure
     }
 
     /// The option of the SYN or SYN-ACK.

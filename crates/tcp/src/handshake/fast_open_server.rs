@@ -61,11 +61,6 @@ impl Connection {
         self.handshake.adopted = true;
     }
 
-    /// Whether an application has [adopted](Self::adopt) it.
-    pub(crate) fn is_adopted(&self) -> bool {
-        self.handshake.adopted
-    }
-
     fn begin_early(&mut self, cx: &Context, syn: &Segment) {
         self.handshake.early = true;
         self.snd.begin_early();
@@ -86,7 +81,7 @@ impl Connection {
 
     /// The option of the SYN-ACK that leaves now.
     pub(crate) fn take_fast_open_answer(&mut self) -> Option<FastOpenOption> {
-        if self.state != State::SynReceived || !self.is_passive() {
+        if self.state != State::SynReceived || !self.handshake.is_passive() {
             return None;
         }
         self.fast_open.take()?.offer().filter(|_| self.handshake.sent == 0)
@@ -111,14 +106,15 @@ impl Connection {
     /// The SYN of an early connection came again: as a plain one, it lies before the window.
     pub(crate) fn is_repeated_early_syn(&self, cx: &Context, seg: &Segment) -> bool {
         self.is_early()
-            && self.is_repeated_syn(seg)
+            && self.rcv.is_repeated_syn(seg)
             && !self.ts.paws_rejects(cx.now, seg.repr.options.timestamps)
     }
 
     /// The handshake of an early connection is complete: `seg` acknowledges our SYN, and perhaps
     /// some of what followed it.
     pub(crate) fn finish_early(&mut self, cx: &Context, seg: &Segment) {
-        let sample = self.handshake_rtt(cx, seg);
+        let crossed = !self.handshake.is_passive();
+        let sample = self.handshake.round_trip(cx.now, &self.ts, (seg, crossed));
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
         self.snd.on_early_syn_acked(cx, self.handshake.retries > 1);

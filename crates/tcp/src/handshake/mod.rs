@@ -7,15 +7,16 @@ pub(crate) mod isn;
 mod negotiate;
 mod opening;
 mod passive_open;
+mod syn;
 pub(crate) mod syn_cookie;
 mod timestamps;
 
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 pub(crate) use timestamps::TimestampState;
 
 /// The first timeout of a SYN or SYN-ACK (RFC 6298, section 2).
-const INITIAL_RTO: Duration = Duration::from_secs(1);
+const INITIAL_RTO: Nanos = Nanos::from_secs(1);
 
 /// The state of an open.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,12 @@
 
 use plimsoll_wire::tcp::{MAX_HEADER_LEN, SynOptions, SynOrSack, TcpOptions, Timestamps};
 
+use crate::config::Config;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::ecn::negotiation::Policy;
 use crate::limits::MAX_WINDOW_SHIFT;
+use crate::signature::room_for_digest;
 use crate::state::State;
 
 impl Connection {
@@ -12,19 +15,22 @@ impl Connection {
     pub(crate) fn syn_options(&mut self, cx: &Context) -> TcpOptions {
         let offer = self.state == State::SynSent;
         let answer = self.take_fast_open_answer();
+        // A SYN that is sent again has no such option.
+        let first = offer && self.handshake.sent == 0;
+        let open = self.fast_open.as_ref().filter(|_| first);
         let config = cx.config;
-        let wanted = config.tcp_timestamps && !self.is_signed();
+        let wanted = config.tcp_timestamps && self.options.md5_key.is_none();
         let timestamps = if offer { wanted } else { self.ts.enabled };
         let scaling = if offer { config.tcp_window_scaling } else { self.handshake.window_scaling };
         let mut options = TcpOptions {
             timestamps: timestamps
                 .then(|| Timestamps { val: self.ts.val(cx.now), ecr: self.ts.recent }),
-            md5: self.md5_option(),
+            md5: room_for_digest(self.md5_key()),
             syn_or_sack: SynOrSack::Syn(SynOptions {
                 mss: Some(self.path.advmss()),
                 window_scale: scaling.then_some(self.handshake.shift),
                 sack_permitted: if offer { config.tcp_sack } else { self.handshake.sack },
-                fast_open: self.fast_open_option().or(answer),
+                fast_open: open.and_then(|open| open.offer()).or(answer),
             }),
             acc_ecn: None,
         };
@@ -35,6 +41,12 @@ impl Connection {
                 space.and_then(|space| self.ecn.syn_ack_option(before, cx.config, space));
         }
         options
+    }
+
+    /// What is asked of ECN, and agreed to.
+    pub(crate) fn ecn_policy(&self, config: &Config) -> Policy {
+        let algorithm = self.snd.controller().algorithm();
+        Policy::new(config.tcp_ecn, algorithm, self.options.route.ecn)
     }
 
     /// Takes the options of the peer's SYN or SYN-ACK: in use is what both sides want.
@@ -50,7 +62,7 @@ impl Connection {
         let shift = scale.map_or(0, |_| self.handshake.shift);
         self.rcv.negotiate(shift, self.handshake.sack);
         if let Some(stamps) =
-            options.timestamps.filter(|_| config.tcp_timestamps && !self.is_signed())
+            options.timestamps.filter(|_| config.tcp_timestamps && self.options.md5_key.is_none())
         {
             self.ts.enabled = true;
             self.ts.remember(cx.now, stamps);

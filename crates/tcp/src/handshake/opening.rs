@@ -2,16 +2,16 @@
 
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
 
-use super::INITIAL_RTO;
+use super::syn::linear_timeouts;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::event::ConnectionError;
+use crate::keepalive::user_timeout;
 use crate::recv::window::initial_window;
 use crate::segment::{Ecn, Segment, SendKind};
 use crate::state::State;
-use crate::time::Duration;
+use crate::time::Nanos;
 use crate::timer::Timer;
 
 impl Connection {
@@ -23,7 +23,7 @@ impl Connection {
         let before = self.handshake.sent;
         let ((bits, ecn), flags, kind) = match self.state {
             State::SynSent => {
-                let (policy, fallback) = (self.ecn_policy(cx), cx.config.tcp_ecn_fallback);
+                let (policy, fallback) = (self.ecn_policy(cx.config), cx.config.tcp_ecn_fallback);
                 let asked = self.ecn.on_syn_leaves(before, policy, fallback);
                 (asked, TcpFlags::SYN, SendKind::Syn)
             }
@@ -61,30 +61,20 @@ impl Connection {
         }
     }
 
-    pub(super) fn syn_rto(&self, config: &Config) -> Duration {
-        let doublings = self.handshake.retries.saturating_sub(self.linear_timeouts(config));
-        let factor = 1_u32 << u32::from(doublings).min(16);
-        (INITIAL_RTO * factor).min(self.snd.recovery().rtt().bounds(config).max)
-    }
-
-    /// The first timeouts of an active open do not double (Linux: tcp_syn_linear_timeouts), nor do
-    /// they count against the limit.
-    pub(super) fn linear_timeouts(&self, config: &Config) -> u8 {
-        if self.state == State::SynSent { config.tcp_syn_linear_timeouts } else { 0 }
+    /// The timeout of the SYN or SYN-ACK.
+    pub(super) fn syn_rto(&self, config: &Config) -> Nanos {
+        let most = self.snd.recovery().rtt().bounds(config).max;
+        self.handshake.rto(self.state, config, most)
     }
 
     /// The retransmission timeout of now: of the SYN, or of data.
-    pub(crate) fn current_rto(&self, config: &Config) -> Duration {
-        if self.is_opening() { self.syn_rto(config) } else { self.snd.recovery().rto(config) }
+    pub(crate) fn current_rto(&self, config: &Config) -> Nanos {
+        if self.state.is_opening() { self.syn_rto(config) } else { self.snd.recovery().rto(config) }
     }
 
     /// Timeouts since the peer last acknowledged something.
     pub(crate) fn current_retries(&self) -> u8 {
-        if self.is_opening() { self.handshake.retries } else { self.snd.recovery().retries() }
-    }
-
-    pub(super) fn is_opening(&self) -> bool {
-        matches!(self.state, State::SynSent | State::SynReceived)
+        if self.state.is_opening() { self.handshake.retries } else { self.snd.recovery().retries() }
     }
 
     /// The retransmission timer fired in SYN-SENT or SYN-RECEIVED.
@@ -94,28 +84,34 @@ impl Connection {
             true => cx.config.tcp_synack_retries.saturating_add(self.handshake.early.into()),
             false => cx.config.tcp_syn_retries,
         });
-        let too_long = self.open_takes_too_long(cx, limit);
-        let limit = limit.saturating_add(self.linear_timeouts(cx.config));
+        let most = self.snd.recovery().rtt().bounds(cx.config).max;
+        let too_long =
+            self.state == State::SynSent && self.handshake.takes_too_long(cx.now, limit, most);
+        let limit = limit.saturating_add(linear_timeouts(self.state, cx.config));
         let limit =
             if self.handshake.deferred { limit.max(self.options.defer_accept) } else { limit };
-        let age = cx.now.since(self.handshake.started);
-        let too_old = self.user_timeout().is_some_and(|timeout| age >= timeout);
-        if self.handshake.retries >= limit || too_old || too_long {
-            self.note_fast_open_timeout(self.handshake.retries, true);
+        let age = cx.now.nanos_since(self.handshake.started);
+        let too_old = user_timeout(&self.options).is_some_and(|timeout| age >= timeout);
+        let ends = self.handshake.retries >= limit || too_old || too_long;
+        if let Some(open) = &mut self.fast_open {
+            open.on_timeout(self.handshake.retries, ends);
+        }
+        if ends {
             self.give_up(cx);
             return;
         }
         cx.counters.bump(Counter::TcpTimeouts);
-        self.note_fast_open_timeout(self.handshake.retries, false);
         self.lose_early_data(cx);
-        self.pending.syn = !self.awaits_data_only();
+        self.pending.syn = !self.handshake.awaits_data_only(self.options.defer_accept);
         self.handshake.retries += 1;
         self.timers.arm(Timer::Retransmit, cx.now + self.syn_rto(cx.config));
     }
 
     /// The handshake is complete: `seg` acknowledged our SYN. RCV is set up already.
     pub(super) fn establish(&mut self, cx: &Context, seg: &Segment) {
-        let sample = self.handshake_rtt(cx, seg);
+        let crossed = self.state == State::SynReceived && !self.handshake.is_passive();
+        let sample = self.handshake.round_trip(cx.now, &self.ts, (seg, crossed));
+        let lost = self.handshake.is_syn_lost(&self.ts, seg);
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
         self.snd.on_syn_acked(seg.repr.ack);
@@ -125,38 +121,12 @@ impl Connection {
         let wnd = u32::from(seg.repr.window) << shift;
         self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
         let parts = self.conn_parts(cx);
-        self.snd.on_established(cx, &parts, sample, self.is_syn_lost(seg));
+        self.snd.on_established(cx, &parts, sample, lost);
         self.snd.expand_buffer(cx.config, &self.options);
         self.report_acked(cx);
         self.snd.end_busy(cx.now);
         self.rcv.on_open(cx.now);
         self.set_state(cx, State::Established);
         self.resume_shutdown(cx);
-    }
-
-    /// The round trip of the handshake, unless it is ambiguous (Karn): the timer or a repeated SYN
-    /// of the peer had us answer twice, or our SYN-ACK crossed the one that acknowledges our SYN.
-    pub(super) fn handshake_rtt(&self, cx: &Context, seg: &Segment) -> Option<Duration> {
-        let crossed = self.state == State::SynReceived && !self.handshake.passive;
-        if self.handshake.sent == 1 && !crossed {
-            return Some(cx.now.since(self.handshake.sent_at));
-        }
-        let echo = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;
-        Some(self.ts.elapsed(cx.now, echo.ecr))
-    }
-
-    /// Whether the timer has sent our SYN or SYN-ACK again more than once, and not for nothing: one
-    /// loss is forgiven (RFC 6298 made its timeout a short one), and so is any number if the peer
-    /// echoes the timestamp of the first copy (as on Linux).
-    pub(super) fn is_syn_lost(&self, seg: &Segment) -> bool {
-        let echo = seg.repr.options.timestamps.filter(|stamps| self.ts.enabled && stamps.ecr != 0);
-        let again = self.ts.val(self.handshake.started + INITIAL_RTO);
-        let first = echo.is_some_and(|stamps| (stamps.ecr.wrapping_sub(again) as i32) < 0);
-        self.handshake.retries > 1 && !first
-    }
-
-    /// A reset or an error ends the open with `error`.
-    pub(crate) fn fail_open(&mut self, cx: &Context, error: ConnectionError) {
-        self.fail(cx, error);
     }
 }

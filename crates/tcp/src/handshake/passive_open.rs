@@ -16,16 +16,10 @@ impl Connection {
         if self.ts.enabled {
             self.rcv.count_timestamps(&self.options);
         }
-        self.ecn.on_syn(syn, self.ecn_policy(cx));
+        self.ecn.on_syn(syn, self.ecn_policy(cx.config));
         self.snd.take_syn_window(syn.repr.window, syn.repr.seq);
         self.keepalive.last_rx = cx.now;
         self.pending.syn = true;
-    }
-
-    /// The peer sent its SYN again: our SYN-ACK was lost or is late.
-    pub(crate) fn is_repeated_syn(&self, seg: &Segment) -> bool {
-        let control = TcpFlags::SYN | TcpFlags::ACK | TcpFlags::RST;
-        seg.repr.flags.0 & control.0 == TcpFlags::SYN.0 && seg.repr.seq == self.rcv.irs()
     }
 
     /// The SYN-ACK of the peer in a simultaneous open: only its ACK is news.
@@ -39,37 +33,20 @@ impl Connection {
 
     /// The ACK step in SYN-RECEIVED. Returns whether the connection is established.
     pub(crate) fn on_ack_syn_received(&mut self, cx: &Context, seg: &Segment) -> bool {
-        let acceptable = self.snd.iss() < seg.repr.ack && seg.repr.ack <= self.snd.nxt();
-        if acceptable && self.defers(seg) {
+        let acceptable = self.snd.acks_syn(seg.repr.ack);
+        if acceptable && !self.is_early() && self.handshake.defers(seg, self.options.defer_accept) {
             cx.counters.bump(Counter::TcpDeferAcceptDrop);
             self.handshake.deferred = true;
             return false;
         }
         if acceptable {
-            self.with_handshake_ack(seg, |conn| conn.finish_open(cx, seg));
+            self.ecn.on_handshake_ack(seg);
+            self.finish_open(cx, seg);
+            self.ecn.end_handshake();
         } else {
             self.queue_rst_for(seg.repr.ack);
         }
         acceptable
-    }
-
-    /// Whether the listener wants to see data first (TCP_DEFER_ACCEPT) and `seg` has none. A
-    /// connection that a SYN cookie opened does not wait: it has no SYN-ACK whose timer would end
-    /// it.
-    fn defers(&self, seg: &Segment) -> bool {
-        self.handshake.passive
-            && self.handshake.sent > 0
-            && !self.is_early()
-            && self.handshake.retries < self.options.defer_accept
-            && seg.payload.is_empty()
-            && !seg.repr.flags.contains(TcpFlags::FIN)
-    }
-
-    /// Whether the SYN-ACK need not leave again: its ACK is here, and only data is awaited. The
-    /// last time before that ends it does leave, so that the peer answers.
-    pub(crate) fn awaits_data_only(&self) -> bool {
-        self.handshake.deferred
-            && self.handshake.retries < self.options.defer_accept.saturating_sub(1)
     }
 
     fn finish_open(&mut self, cx: &Context, seg: &Segment) {
@@ -79,10 +56,5 @@ impl Connection {
             self.establish(cx, seg);
             self.resend_syn_data_if_unacked(cx);
         }
-    }
-
-    /// Whether the peer began the open.
-    pub(crate) fn is_passive(&self) -> bool {
-        self.handshake.passive
     }
 }

@@ -2,10 +2,11 @@
 
 use plimsoll_wire::tcp::Timestamps;
 
-use crate::time::{Duration, Instant};
+use crate::segment::Segment;
+use crate::time::{Instant, Nanos};
 
 /// TS.Recent is not trusted after this idle time (RFC 7323, section 5.5).
-const PAWS_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
+const PAWS_IDLE: Nanos = Nanos::from_secs(24 * 24 * 3600);
 
 /// The state of the timestamps option.
 #[derive(Clone, Copy, Debug)]
@@ -36,24 +37,30 @@ impl TimestampState {
     }
 
     /// The time since we sent `ecr`, with the resolution of our timestamp clock.
-    pub(crate) fn elapsed(&self, now: Instant, ecr: u32) -> Duration {
+    pub(crate) fn elapsed(&self, now: Instant, ecr: u32) -> Nanos {
         let millis = self.val(now).wrapping_sub(ecr);
         // A peer that echoes nonsense must not make a round trip of weeks.
         let millis = if millis > i32::MAX as u32 { 0 } else { millis };
-        Duration::from_millis(u64::from(millis).max(1))
+        Nanos::from_millis(u64::from(millis).max(1))
+    }
+
+    /// The timestamp of ours that `seg` echoes, if it does, and how long ago it left.
+    pub(crate) fn echo(&self, now: Instant, seg: &Segment) -> Option<(u32, Nanos)> {
+        let stamps = seg.repr.options.timestamps.filter(|_| self.enabled)?;
+        (stamps.ecr != 0).then(|| (stamps.ecr, self.elapsed(now, stamps.ecr)))
     }
 
     /// Whether a segment with `option` is an old duplicate (RFC 7323, section 5.3, R1).
     pub(crate) fn paws_rejects(&self, now: Instant, option: Option<Timestamps>) -> bool {
         let Some(option) = option.filter(|_| self.enabled) else { return false };
         let older = (option.val.wrapping_sub(self.recent) as i32) < 0;
-        older && now.since(self.recent_at) < PAWS_IDLE
+        older && now.nanos_since(self.recent_at) < PAWS_IDLE
     }
 
     /// How much older than TS.Recent `option` is, if the peer's clock ticks in milliseconds.
-    pub(crate) fn age(&self, option: Option<Timestamps>) -> Duration {
+    pub(crate) fn age(&self, option: Option<Timestamps>) -> Nanos {
         let ticks = option.map_or(0, |option| self.recent.wrapping_sub(option.val) as i32);
-        Duration::from_millis(u64::try_from(ticks).unwrap_or(0))
+        Nanos::from_millis(u64::try_from(ticks).unwrap_or(0))
     }
 
     /// Remembers the timestamp of an accepted segment (R3).
@@ -87,6 +94,6 @@ mod tests {
     fn the_clock_has_an_offset() {
         let ts = TimestampState::new(u32::MAX);
         assert_eq!(ts.val(Instant::from_millis(5)), 4);
-        assert_eq!(ts.elapsed(Instant::from_millis(5), 1), Duration::from_millis(3));
+        assert_eq!(ts.elapsed(Instant::from_millis(5), 1), Nanos::from_millis(3));
     }
 }

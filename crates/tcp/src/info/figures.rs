@@ -33,7 +33,7 @@ impl Connection {
 fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let mss = u32::from(conn.snd.mss()).max(1);
     let delivery = conn.snd.scoreboard().delivery_rate(mss);
-    let (held, acc_ecn) = (conn.held(now), conn.ecn.info());
+    let (held, acc_ecn) = (conn.explain.held(now, conn.snd.hold()), conn.ecn.info());
     Info {
         received_ce: acc_ecn.received_ce,
         delivered_e1_bytes: acc_ecn.delivered.e1b,
@@ -52,9 +52,9 @@ fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         sndbuf: conn.snd.buffer(),
         rcvbuf: conn.rcv.buffer(),
         hold: conn.snd.hold(),
-        held_for: held.0,
+        held_for: held.0.into(),
         holds: held.1,
-        hold_times: held.2,
+        hold_times: held.2.map(Nanos::to_duration),
         below: 0,
         completions: false,
         ..counts(conn, config, now)
@@ -72,8 +72,8 @@ fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
         snd_wscale: conn.snd.wscale(),
         rcv_wscale: conn.rcv.wscale(),
         window_scaling: conn.handshake.window_scaling,
-        rto: conn.current_rto(config),
-        ato: conn.rcv.ato(),
+        rto: conn.current_rto(config).into(),
+        ato: conn.rcv.ato().into(),
         snd_mss: u32::from(conn.snd.mss()).max(1),
         rcv_mss: conn.rcv.rcv_mss(),
         advmss: advmss(conn),
@@ -86,9 +86,9 @@ fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
         backoff: u32::from(rtt.backoff()),
         retransmits: u32::from(conn.current_retries()),
         probes: probes(conn),
-        rtt: rtt.srtt().unwrap_or_default().get(),
-        rttvar: rtt.mdev(),
-        min_rtt: rtt.min_rtt().map(Nanos::get),
+        rtt: rtt.srtt().unwrap_or_default().into(),
+        rttvar: rtt.mdev().into(),
+        min_rtt: rtt.min_rtt().map(Nanos::to_duration),
         snd_cwnd: conn.snd.controller().cwnd(),
         snd_ssthresh: conn.snd.controller().ssthresh(),
         reordering: conn.snd.recovery().dup_thresh(),
@@ -110,16 +110,16 @@ fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
         delivered_ce: conn.snd.recovery().delivered_ce(),
         dsack_dups: conn.snd.recovery().dsack_dups(),
         rcv_ooopack: conn.rcv.stats().out_of_order,
-        rcv_rtt: conn.rcv.rtt(),
-        busy_time: times.busy,
-        rwnd_limited: times.rwnd,
-        sndbuf_limited: times.sndbuf,
+        rcv_rtt: conn.rcv.rtt().into(),
+        busy_time: times.busy.into(),
+        rwnd_limited: times.rwnd.into(),
+        sndbuf_limited: times.sndbuf.into(),
         last_data_sent: now.since(conn.snd.recovery().last_departure()),
         last_data_recv: now.since(conn.rcv.stats().last_data),
         last_ack_recv: now.since(conn.keepalive.last_rx),
         ca_state: conn.snd.recovery().state() as u8,
         options: option_bits(conn),
-        fastopen_client_fail: conn.fast_open_failure(),
+        fastopen_client_fail: conn.fast_open.as_ref().map_or(0, |open| open.failure()),
         ..Info::default()
     }
 }

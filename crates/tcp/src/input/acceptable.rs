@@ -10,6 +10,7 @@ use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
 use crate::send::recovery::is_overtaken;
+use crate::time::Nanos;
 
 /// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we
 /// sent (`left`), nor begin behind the right edge. As on Linux, a segment exactly at the edge
@@ -34,7 +35,7 @@ impl Connection {
         }
         if rst {
             // The number of a FIN that we have acknowledged lies before the window.
-            return self.rst_is_exact(seg.repr.seq);
+            return self.rcv.rst_is_exact(seg.repr.seq, self.state.received_fin());
         }
         self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedSeq);
         false
@@ -48,7 +49,7 @@ impl Connection {
         let age = self.ts.age(seg.repr.options.timestamps);
         seg.repr.flags.contains(TcpFlags::ACK)
             && seg.seq_len() == 0
-            && is_overtaken(&self.window_of(seg), self.rcv.nxt(), age, rto)
+            && is_overtaken(&self.snd.window_of(seg), self.rcv.nxt(), age, rto)
     }
 
     /// The ACK for an unacceptable segment. Those without data are rate-limited, because two ends
@@ -56,7 +57,7 @@ impl Connection {
     fn answer_unacceptable(&mut self, cx: &Context, seg: &Segment, skipped: Counter) {
         self.rcv.on_old_data(cx, seg.repr.seq, seg.payload.len());
         let bare = seg.payload.is_empty() || seg.repr.flags.contains(TcpFlags::SYN);
-        if bare && !self.challenge.allow(cx.now, cx.config.tcp_invalid_ratelimit) {
+        if bare && !self.challenge.allow(cx.now, Nanos::from(cx.config.tcp_invalid_ratelimit)) {
             cx.counters.bump(skipped);
             return;
         }

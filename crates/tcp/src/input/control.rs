@@ -9,6 +9,7 @@ use crate::counters::Counter;
 use crate::event::ConnectionError;
 use crate::segment::Segment;
 use crate::state::State;
+use crate::time::Nanos;
 
 impl Connection {
     /// Returns whether to go on with the segment: it carries neither RST nor SYN.
@@ -21,7 +22,7 @@ impl Connection {
         if !flags.contains(TcpFlags::SYN) {
             return true;
         }
-        if self.state == State::SynReceived && self.is_repeated_syn(seg) {
+        if self.state == State::SynReceived && self.rcv.is_repeated_syn(seg) {
             self.ecn.on_syn_again(flags);
             self.pending.syn = true;
         } else {
@@ -33,12 +34,12 @@ impl Connection {
 
     /// RFC 5961, section 3.2: only a reset at exactly the expected sequence number counts.
     fn on_rst(&mut self, cx: &Context, seg: &Segment) {
-        if !self.rst_is_exact(seg.repr.seq) {
+        if !self.rcv.rst_is_exact(seg.repr.seq, self.state.received_fin()) {
             self.challenge(cx);
             return;
         }
         let error = match self.state {
-            State::SynReceived if !self.is_passive() => ConnectionError::Refused,
+            State::SynReceived if !self.handshake.is_passive() => ConnectionError::Refused,
             // As on Linux: reads have met the end of the stream, only writes can fail.
             State::CloseWait => ConnectionError::BrokenPipe,
             // Also in CLOSING and LAST-ACK, for what we sent last may not have arrived.
@@ -47,17 +48,9 @@ impl Connection {
         self.fail(cx, error);
     }
 
-    pub(crate) fn rst_is_exact(&self, seq: SeqNum) -> bool {
-        if seq == self.rcv.nxt() {
-            return true;
-        }
-        // Some peers give a reset after their FIN the number of the FIN (Linux takes it, too).
-        self.state.received_fin() && seq + 1 == self.rcv.nxt()
-    }
-
     /// Asks the peer whether it meant it. Rate-limited.
     pub(crate) fn challenge(&mut self, cx: &Context) {
-        if self.challenge.allow(cx.now, cx.config.tcp_invalid_ratelimit) {
+        if self.challenge.allow(cx.now, Nanos::from(cx.config.tcp_invalid_ratelimit)) {
             cx.counters.bump(Counter::TcpChallengeAck);
             self.pending.challenge_ack = true;
         } else {

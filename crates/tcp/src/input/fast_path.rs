@@ -6,6 +6,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::recv::AckReason;
 use crate::segment::Segment;
 use crate::state::State;
 
@@ -23,8 +24,10 @@ impl Connection {
         {
             self.ts.remember(cx.now, stamps);
         }
-        self.on_peer_heard(cx.now);
-        self.count_marks(cx, &seg);
+        self.keepalive.on_heard(cx.now);
+        if self.ecn.on_packets(cx, &seg) {
+            self.rcv.acknowledge_now(AckReason::Marks);
+        }
         if seg.payload.is_empty() {
             cx.counters.bump(Counter::TcpHpAcks);
             // The acknowledgement number was checked by the prediction.
@@ -32,7 +35,7 @@ impl Connection {
             return None;
         }
         let news = seg.repr.ack != self.snd.una()
-            || self.says_marks(&seg)
+            || self.ecn.is_told(&seg)
             || u32::from(seg.repr.window) << self.snd.wscale() != self.snd.wnd();
         if news && self.on_ack(cx, &seg) != AckOutcome::Ok {
             return None;

@@ -68,9 +68,13 @@ impl Connection {
         if !seg.repr.flags.contains(TcpFlags::ACK) {
             return;
         }
-        self.on_peer_heard(cx.now);
-        self.count_marks(cx, &seg);
-        self.take_cwr(&seg);
+        self.keepalive.on_heard(cx.now);
+        if self.ecn.on_packets(cx, &seg) {
+            self.rcv.acknowledge_now(AckReason::Marks);
+        }
+        if self.ecn.take_cwr(&seg) {
+            self.rcv.acknowledge_now(AckReason::Congestion);
+        }
         if !self.process_ack(cx, &seg) || self.state == State::Closed {
             return;
         }

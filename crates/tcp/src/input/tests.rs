@@ -17,7 +17,7 @@ use crate::segment::{Below, Ecn, Segment, SendKind, Transmit};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::testing::under_miri;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, Nanos};
 
 const ACK: TcpFlags = TcpFlags::ACK;
 const FIN: TcpFlags = TcpFlags::FIN;
@@ -369,8 +369,8 @@ fn an_answer_to_one_of_two_syn_acks_gives_no_round_trip() {
     bench.wait(Duration::from_millis(10));
     bench.recv(ACK, IRS + 1, ISS + 1, b"");
     bench.state(State::Established);
-    assert_eq!(bench.conn.srtt(), Duration::ZERO, "the ACK may be for the first");
-    assert_eq!(bench.conn.current_rto(&bench.config), Duration::from_secs(3));
+    assert_eq!(bench.conn.snd.srtt(), Nanos::ZERO, "the ACK may be for the first");
+    assert_eq!(bench.conn.current_rto(&bench.config), Nanos::from_secs(3));
 }
 
 #[test]

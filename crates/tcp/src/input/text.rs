@@ -17,10 +17,10 @@ impl Connection {
         if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
             return;
         }
-        self.divide_marks(&seg);
-        let (ack, ecn, echo) = (seg.repr.ack, seg.ecn, self.echo(cx, &seg));
+        self.ecn.divide(&seg, (self.rcv.unacked() > 0).then(|| self.rcv.nxt()));
+        let (ack, ecn, echo) = (seg.repr.ack, seg.ecn, self.ts.echo(cx.now, &seg));
         let text = Text::of(seg);
-        if !self.may_receive() {
+        if !self.state.may_receive() {
             if self.state.received_fin() {
                 self.rcv.on_text_after_fin(cx, &text);
             }
@@ -35,8 +35,8 @@ impl Connection {
         let view = TextView {
             options: &self.options,
             pool: &self.pool,
-            echo,
-            srtt: self.srtt(),
+            echo: echo.map(|(value, age)| Echo::new(value, age)),
+            srtt: self.snd.srtt(),
             rto: self.snd.recovery().rtt().rto_without_backoff(cx.config),
             quick_acks: self.ecn.wants_quick_acks(ecn),
             fin_may_wait: self.state == State::Established,
@@ -45,16 +45,9 @@ impl Connection {
         self.after_text(cx, ecn, effects);
     }
 
-    /// The timestamp of ours that `seg` echoes, if it does.
-    fn echo(&self, cx: &Context, seg: &Segment) -> Option<Echo> {
-        let stamps = seg.repr.options.timestamps.filter(|_| self.ts.enabled)?;
-        let age = || self.ts.elapsed(cx.now, stamps.ecr);
-        (stamps.ecr != 0).then(|| Echo::new(stamps.ecr, age()))
-    }
-
     fn after_text(&mut self, cx: &Context, ecn: Ecn, effects: TextEffects) {
         if effects.taken {
-            self.on_codepoint(ecn);
+            self.ecn.on_codepoint(ecn);
         }
         if effects.readable {
             self.events.insert(Events::READABLE);

@@ -10,7 +10,7 @@ impl Connection {
     /// Takes the urgent pointer.
     pub(crate) fn on_urgent(&mut self, seg: &Segment) {
         let urgent = seg.repr.flags.contains(TcpFlags::URG) && seg.repr.urgent != 0;
-        if !self.may_receive() || !urgent {
+        if !self.state.may_receive() || !urgent {
             return;
         }
         // The pointer names the byte behind the urgent one.

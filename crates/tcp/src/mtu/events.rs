@@ -7,6 +7,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::event::ConnectionError;
 use crate::state::State;
+use crate::time::Nanos;
 
 impl Connection {
     /// Recomputes SND.MSS from path, peer and options.
@@ -16,10 +17,26 @@ impl Connection {
         self.snd.set_mss(mss - option);
     }
 
+    /// The handshake is complete, and so the MSS is known. If a search for the path MTU begins, the
+    /// active side sends small segments at once; the passive side goes on with what the SYNs have
+    /// agreed on until a probe or timeouts tell more (as on Linux).
+    pub(crate) fn settle_mss(&mut self, cx: &Context) {
+        self.sync_mss(cx);
+        if self.path.on_established(cx, self.every_option()) && !self.handshake.is_passive() {
+            self.sync_mss(cx);
+        }
+    }
+
+    /// The MSS has changed in the middle of a connection, perhaps.
+    pub(crate) fn change_mss(&mut self, cx: &Context) {
+        self.sync_mss(cx);
+        self.snd.tell_mss();
+    }
+
     /// Bytes of the options that every segment carries.
-    pub(super) fn every_option(&self) -> u16 {
+    pub(crate) fn every_option(&self) -> u16 {
         let times = if self.ts.enabled { TIMESTAMP_OPTION_LEN } else { 0 };
-        times + if self.is_signed() { MD5_OPTION_LEN as u16 } else { 0 }
+        times + if self.options.md5_key.is_some() { MD5_OPTION_LEN as u16 } else { 0 }
     }
 
     pub(crate) fn on_path_event(&mut self, cx: &Context, event: PathEvent) {
@@ -34,7 +51,7 @@ impl Connection {
     /// A router has told, which is believed for some time.
     fn on_packet_too_big(&mut self, cx: &Context, mtu: u16) {
         if self.on_mtu(cx, mtu) {
-            self.path.learnt().lowered_until = cx.now + cx.config.mtu_expires;
+            self.path.learnt().lowered_until = cx.now + Nanos::from(cx.config.mtu_expires);
         }
     }
 
@@ -73,11 +90,9 @@ impl Connection {
     /// is. What is in flight stays as it is cut.
     fn raise_mtu(&mut self, cx: &Context, mtu: u16) {
         self.path.mtu = mtu;
-        if self.path.search().is_some() {
-            return self.raise_search();
+        if !self.path.raise_search() {
+            self.change_mss(cx);
         }
-        self.sync_mss(cx);
-        self.snd.tell_mss();
     }
 
     /// To be asked before new data is planned: what a router has told is believed no longer than
@@ -90,7 +105,7 @@ impl Connection {
 
     fn on_soft_error(&mut self, cx: &Context, error: ConnectionError) {
         match self.state {
-            State::SynReceived if self.is_adopted() => self.soft_error = Some(error),
+            State::SynReceived if self.handshake.is_adopted() => self.soft_error = Some(error),
             State::SynSent | State::SynReceived => self.fail(cx, error),
             State::TimeWait | State::Closed => {}
             _ => self.soft_error = Some(error),

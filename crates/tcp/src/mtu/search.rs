@@ -16,7 +16,7 @@
 use plimsoll_wire::SeqNum;
 
 use crate::config::Config;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 
 /// A probe that has left. Its MTUs count bytes of IP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl MtuSearch {
         if self.high.saturating_sub(self.low) >= config.tcp_probe_threshold.max(1) {
             return Some(self.low + (self.high - self.low) / 2).filter(|&next| next > current);
         }
-        if now.since(self.since) >= config.tcp_probe_interval {
+        if now.nanos_since(self.since) >= Nanos::from(config.tcp_probe_interval) {
             *self = MtuSearch::new(current, ceiling.max(current), now);
         }
         None
@@ -137,7 +137,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::time::Duration;
+    use crate::time::Nanos;
 
     const START: Instant = Instant::from_millis(1000);
 
@@ -177,8 +177,8 @@ mod tests {
     fn begins_anew_after_an_interval() {
         let config = Config::default();
         let (_, mut found) = search(MtuSearch::new(1064, 1500, START), 1190);
-        let later = START + config.tcp_probe_interval;
-        let before = START + Duration::from_secs(599);
+        let later = START + Nanos::from(config.tcp_probe_interval);
+        let before = START + Nanos::from_secs(599);
         assert_eq!(found.next(before, (1190, 1500), &config), None);
         assert_eq!(found.next(later, (1190, 1500), &config), None, "begins");
         assert_eq!(found.next(later, (1190, 1500), &config), Some(1345));

@@ -3,20 +3,21 @@
 use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::{
-    AccEcnOption, MAX_HEADER_LEN, MAX_SACK_BLOCKS, SackBlock, SynOrSack, TcpFlags, TcpOptions,
-    TcpRepr,
-};
+use plimsoll_wire::tcp::{AccEcnOption, MAX_HEADER_LEN, SynOrSack, TcpFlags, TcpOptions, TcpRepr};
 
 use super::NOTHING;
+use super::explain::{self, bare_decision};
 use crate::connection::{Connection, PendingRst};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::ecn::Leaving;
+use crate::recv::AckReason;
 use crate::recv::window::WindowOffer;
 use crate::segment::{CwrFlag, Ecn, SendKind, Transmit};
 use crate::send::pacing::Departure;
+use crate::signature::room_for_digest;
 use crate::time::Instant;
+use crate::why::Note;
 
 /// Bytes of the SACK option: what it takes by itself, and what each block adds.
 const SACK_OPTION_LEN: usize = 4;
@@ -132,6 +133,16 @@ impl Connection {
         self.send_option_alone(cx);
     }
 
+    /// Data has left. An option of Accurate ECN that was due and found no space beside it leaves
+    /// with an ACK of its own, unless a peer without SACK could take that for a duplicate, or
+    /// blocks leave no space.
+    fn send_option_alone(&mut self, cx: &Context) {
+        let fits = self.handshake.sack && self.rcv.is_plain();
+        if fits && self.ecn.owes_option(cx, self.snd.srtt()) {
+            self.rcv.acknowledge_now(AckReason::Marks);
+        }
+    }
+
     /// What goes along with every ACK has left.
     fn commit_header(&mut self, cx: &Context, moves: &Moves) {
         self.ecn.on_sent(cx.now, moves.flags, moves.acc_ecn.as_ref());
@@ -153,9 +164,11 @@ impl Connection {
         let flags = TcpFlags::ACK | bits;
         let header = Header { seq, flags, at: departure.at, window, space: MAX_HEADER_LEN };
         let repr = self.build_repr(cx, header);
-        let mut packet = Transmit { departure: departure.at, ecn, ..self.bare(cx, repr, kind) };
+        let mut packet =
+            Transmit { departure: departure.at, ecn, ..bare(cx, repr, kind, self.snd.mss()) };
         if cx.below.takes_notes {
-            self.note_bare(cx, &mut packet);
+            let decision = bare_decision(kind, self.rcv.ack_due(cx.now));
+            explain::note(cx, &mut packet, Note { released: None, decision });
         }
         let moves = Moves::of(&packet, departure, window);
         Built { packet, moves }
@@ -163,8 +176,9 @@ impl Connection {
 
     /// It has left.
     pub(super) fn commit_bare(&mut self, cx: &Context, moves: &Moves) {
-        if self.decisions.is_some() {
-            self.log_bare(cx, moves.kind);
+        if self.explain.is_logging() {
+            let decision = bare_decision(moves.kind, self.rcv.ack_due(cx.now));
+            self.explain.log(cx.now, decision);
         }
         self.commit_header(cx, moves);
         if moves.kind == SendKind::Ack {
@@ -210,13 +224,13 @@ impl Connection {
             urgent: 0,
             options: TcpOptions {
                 timestamps: if known { self.ts.option(cx.now) } else { None },
-                md5: self.md5_option(),
+                md5: room_for_digest(self.md5_key()),
                 ..TcpOptions::default()
             },
         };
         cx.counters.bump(Counter::OutRsts);
         self.count_bare(cx);
-        self.bare(cx, repr, SendKind::Rst)
+        bare(cx, repr, SendKind::Rst, self.snd.mss())
     }
 
     /// A SYN or SYN-ACK that the handshake made.
@@ -233,7 +247,7 @@ impl Connection {
             cx.counters.bump(Counter::OutSegs);
         }
         let (payload, serial) = self.take_syn_payload(cx);
-        Transmit { payload, serial, ecn, ..self.bare(cx, repr, kind) }
+        Transmit { payload, serial, ecn, ..bare(cx, repr, kind, self.snd.mss()) }
     }
 
     fn count_bare(&mut self, cx: &Context) {
@@ -241,38 +255,28 @@ impl Connection {
         self.stats.segs_out += 1;
     }
 
-    fn bare(&self, cx: &Context, repr: TcpRepr, kind: SendKind) -> Transmit {
-        Transmit {
-            repr,
-            payload: NOTHING,
-            segment_size: self.snd.mss(),
-            segs: 1,
-            departure: cx.now,
-            kind,
-            serial: None,
-            ecn: Ecn::NotEct,
-            cwr: CwrFlag::OnFirst,
-            note: None,
-        }
-    }
-
     /// The header of a segment with ACK.
     fn build_repr(&self, cx: &Context, header: Header) -> TcpRepr {
         let Header { seq, mut flags, at, window, space } = header;
-        let urgent = self.urgent_pointer(seq);
+        let urgent = self.snd.urgent_pointer(seq);
         if urgent != 0 {
             flags |= TcpFlags::URG;
         }
         let mut options = TcpOptions {
             timestamps: self.ts.option(at),
-            md5: self.md5_option(),
+            md5: room_for_digest(self.md5_key()),
             ..TcpOptions::default()
         };
         let most = options.len().saturating_add(space);
         let most_blocks = space.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN;
-        options.syn_or_sack = SynOrSack::Sack(self.sack_option(most_blocks));
+        let mut blocks = match self.handshake.sack && most_blocks > 0 {
+            true => self.rcv.sack_blocks(),
+            false => ArrayVec::new(),
+        };
+        blocks.truncate(most_blocks);
+        options.syn_or_sack = SynOrSack::Sack(blocks);
         options.fit_sack();
-        options.acc_ecn = self.acc_ecn_option(cx, &options, most);
+        options.acc_ecn = self.ecn.fitting_option(cx, self.snd.srtt(), (&options, most));
         TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,
@@ -284,20 +288,20 @@ impl Connection {
             options,
         }
     }
+}
 
-    fn sack_option(&self, most: usize) -> ArrayVec<SackBlock, MAX_SACK_BLOCKS> {
-        if !self.handshake.sack || most == 0 {
-            return ArrayVec::new();
-        }
-        let mut blocks = self.rcv.sack_blocks();
-        blocks.truncate(most);
-        blocks
-    }
-
-    /// SEG.UP of a segment at `seq`, or zero. An urgent byte too far ahead for the field is
-    /// announced as far away as the field can say.
-    fn urgent_pointer(&self, seq: SeqNum) -> u16 {
-        let Some(up) = self.snd.urgent().filter(|&up| seq < up) else { return 0 };
-        u16::try_from(up.since(seq)).unwrap_or(u16::MAX)
+/// A packet without data. The segments beside it have `mss` bytes.
+fn bare(cx: &Context, repr: TcpRepr, kind: SendKind, mss: u16) -> Transmit {
+    Transmit {
+        repr,
+        payload: NOTHING,
+        segment_size: mss,
+        segs: 1,
+        departure: cx.now,
+        kind,
+        serial: None,
+        ecn: Ecn::NotEct,
+        cwr: CwrFlag::OnFirst,
+        note: None,
     }
 }

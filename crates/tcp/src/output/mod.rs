@@ -26,7 +26,7 @@ mod build;
 mod cork;
 pub(crate) mod cut;
 mod cwnd;
-mod explain;
+pub(crate) mod explain;
 mod gate;
 pub(crate) mod hold;
 mod mtu_probe;
@@ -53,6 +53,7 @@ use crate::timer::Timer;
 use crate::why::{Bound, Causes, Decision, Note};
 use build::{Built, Moves, Parts};
 use cut::Cut;
+use explain::resend_reason;
 use hold::Restart;
 pub use hold::{Hold, Refusal};
 use plan::{Plan, Wait, offer_again};
@@ -97,7 +98,7 @@ impl Connection {
     /// The caller polls.
     pub(crate) fn handle_completion(&mut self, cx: &Context) {
         self.debug_invariants();
-        self.causes.add(Causes::COMPLETION);
+        self.explain.add_cause(Causes::COMPLETION);
         self.snd.end_autocork();
         if cx.below.completions && self.awaits_completion() {
             self.snd.on_awaited_completion();
@@ -167,8 +168,8 @@ impl Connection {
 
     /// Nothing more leaves now.
     fn end_output(&mut self, cx: &Context) {
-        self.causes = Causes::NONE;
-        self.log_deferred_ack(cx);
+        self.explain.end_output();
+        self.explain.log_deferred_ack(cx, self.rcv.ack_waits_until());
         let parts = self.conn_parts(cx);
         self.snd.end_output(cx, &parts);
         self.sync_retransmission_timer();
@@ -207,7 +208,8 @@ impl Connection {
                 Err(wait) => self.note_hold(cx, &wait),
             }
         } else if self.snd.hold().is_some() {
-            self.end_hold(cx);
+            self.explain.end_hold(cx, self.snd.hold());
+            self.snd.end_hold();
         }
         if self.end_new_first(cx) {
             match self.retransmit(cx, offer) {
@@ -260,20 +262,18 @@ impl Connection {
         };
         let Built { mut packet, moves } = self.build_data(cx, parts);
         let len = packet.payload.len() as u32;
-        let note = Note {
-            released: None,
-            decision: Decision::Resent { len, reason: self.resend_reason() },
-        };
-        self.note(cx, &mut packet, note);
+        let reason = resend_reason(&self.snd, self.handshake.sack);
+        let note = Note { released: None, decision: Decision::Resent { len, reason } };
+        explain::note(cx, &mut packet, note);
         if let Err(refusal) = offer(packet) {
             return Err(self.refused(cx, refusal, SendKind::Retransmit));
         }
         let serial = self.snd.next_serial();
         self.commit_data(cx, &moves);
         self.snd.on_sent_again(cx, &conn, &again, (serial, moves.departure.at));
-        self.forget_mtu_probe();
+        self.path.forget_probe();
         self.sync_retransmission_timer();
-        self.log(cx, note);
+        self.explain.log_note(cx, note);
         Ok(true)
     }
 
@@ -300,7 +300,12 @@ impl Connection {
     fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<(), Wait> {
         let fin = self.fin_is_due();
         self.forget_old_mtu(cx);
-        let probe = self.next_mtu_probe(cx);
+        // SACK blocks, which not every segment has, would make a probe longer than it is to be.
+        let probe = if self.path.is_searched() && !self.rcv.has_sack_blocks() {
+            self.path.next_probe(cx, self.every_option(), self.snd.mss())
+        } else {
+            None
+        };
         match self.snd.plan(cx, &self.options, fin, probe) {
             Plan::Send(cut) => {
                 self.snd.note_limits(cx, None);
@@ -318,7 +323,8 @@ impl Connection {
     fn note_hold(&mut self, cx: &Context, wait: &Wait) {
         if self.snd.hold() != Some(wait.hold) {
             cx.counters.bump(wait.hold.counter());
-            self.begin_hold(cx, wait);
+            self.explain.begin_hold(cx, wait, self.snd.hold(), self.snd.unsent_len());
+            self.snd.end_hold();
         }
         self.snd.begin_hold(wait);
         match wait.restart {
@@ -356,16 +362,17 @@ impl Connection {
         let Built { mut packet, moves } = self.build_data(cx, parts);
         let Cut { len, bound, tail, .. } = *cut;
         let decision = Decision::Cut { len, segs: packet.segs, bound, tail };
-        let note = Note { released: self.released(cx), decision };
-        self.note(cx, &mut packet, note);
+        let note = Note { released: self.explain.released(cx, self.snd.hold()), decision };
+        explain::note(cx, &mut packet, note);
         let payload = packet.payload.clone();
         if let Err(refusal) = offer(packet) {
             return Err(self.refused(cx, refusal, SendKind::New));
         }
-        self.log(cx, note);
-        self.end_hold(cx);
+        self.explain.log_note(cx, note);
+        self.explain.end_hold(cx, self.snd.hold());
+        self.snd.end_hold();
         self.commit_cut(cx, cut, &moves, payload);
-        self.writes = 0;
+        self.explain.on_new_data();
         Ok(())
     }
 
@@ -380,9 +387,12 @@ impl Connection {
         let sent = (serial, moves.departure.at);
         let parts = self.conn_parts(cx);
         self.snd.on_sent(cx, &parts, &committed, sent, payload);
-        self.note_model(cx);
+        self.explain.note_model(cx, &mut self.snd);
         if cut.bound == Bound::MtuProbe {
-            self.on_mtu_probe_sent(&committed);
+            let (option, mss) = (self.every_option(), self.snd.mss());
+            if self.path.on_probe_sent((committed.start, committed.end), option, mss) {
+                self.snd.on_mtu_probe_sent();
+            }
         }
         self.sync_retransmission_timer();
         if self.snd.report_sent(cx.now) {

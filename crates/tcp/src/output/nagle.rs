@@ -5,10 +5,10 @@
 //! after a time in which an ACK would have come that nobody delays. What leaves then is still less
 //! than one small packet for each round trip, and that is what the rule is for.
 
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// What an ACK that nobody delays may take beyond two round trips.
-const SLACK: Duration = Duration::from_millis(1);
+const SLACK: Nanos = Nanos::from_millis(1);
 
 /// Which form of Nagle's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +44,9 @@ pub(super) fn nagle_holds(rule: NagleRule, tail: &SmallTail) -> bool {
 }
 
 /// When Nagle's rule holds no longer: data last left at `sent`, the least round trip is `rtt`.
-pub(crate) fn nagle_ends(sent: Instant, rtt: Duration) -> Instant {
+pub(crate) fn nagle_ends(sent: Instant, rtt: Nanos) -> Instant {
     // Not the smoothed one: the delay of ACKs is what that measures here.
-    sent + 2 * rtt + SLACK
+    sent + rtt * 2 + SLACK
 }
 
 #[cfg(test)]

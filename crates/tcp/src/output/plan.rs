@@ -13,7 +13,7 @@ use super::hold::{Hold, Refusal, Restart};
 use super::tso_defer::{Limiter, limiter};
 use super::view::PlanView;
 use crate::context::Context;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use crate::timer::Timer;
 
 /// What becomes of new data now.
@@ -40,7 +40,7 @@ pub(crate) struct Wait {
 
 /// How long an ACK that was refused, or data for which there was no memory, waits for its next
 /// offer.
-const OFFER_AGAIN: Duration = Duration::from_millis(10);
+const OFFER_AGAIN: Nanos = Nanos::from_millis(10);
 
 /// When such a packet, refused at `now`, is offered again.
 pub(super) fn offer_again(now: Instant) -> Instant {

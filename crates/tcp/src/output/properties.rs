@@ -163,7 +163,7 @@ impl Walk {
     /// segments and was not cut by the peer's window, and where it ends.
     fn drain(&mut self, check: impl Fn(&Walk, &Transmit, SeqNum) -> Checked) -> Checked {
         let nxt = self.t.conn.snd.nxt();
-        self.busy_at = self.t.conn.has_unacked().then_some(nxt);
+        self.busy_at = self.t.conn.snd.has_unacked().then_some(nxt);
         while let Some(packet) = self.t.next() {
             if let Some(serial) = packet.serial.filter(|_| self.t.below.completions) {
                 self.below.push((serial, packet.payload.len() as u32));
@@ -192,7 +192,7 @@ impl Walk {
             let timer = match conn.hold() {
                 Some(Hold::TsoDefer) => Some(Timer::TsoDefer),
                 Some(Hold::Pacing) => Some(Timer::Pacing),
-                _ if conn.has_unacked() || !self.below.is_empty() => None,
+                _ if conn.snd.has_unacked() || !self.below.is_empty() => None,
                 Some(Hold::Rwnd | Hold::SillyWindow | Hold::Cork) => Some(Timer::Persist),
                 hold => panic!("{hold:?} holds an idle sender"),
             };
@@ -216,7 +216,7 @@ impl Walk {
             if self.t.conn.is_drained() {
                 return Ok(());
             }
-            if self.t.conn.has_unacked() || !self.below.is_empty() {
+            if self.t.conn.snd.has_unacked() || !self.below.is_empty() {
                 continue;
             }
             bound = bound.max(self.t.info().rto * 2);

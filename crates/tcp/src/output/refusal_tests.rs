@@ -38,7 +38,7 @@ impl Trace {
         conn.timers.stop(Timer::Pacing);
         conn.snd.end_hold();
         let (snd, rcv, ecn) = (&conn.snd, &conn.rcv, &conn.ecn);
-        let rest = (conn.state, &conn.timers, conn.stats, conn.pending, conn.writes);
+        let rest = (conn.state, &conn.timers, conn.stats, conn.pending, conn.explain.writes());
         let state = format!("{snd:?} {rcv:?} {ecn:?} {rest:?}");
         // How many ranges the tests have looked at is no state.
         let (before, after) = state.split_once("visited: Cell { value: ").expect("a counter");
@@ -247,7 +247,7 @@ fn an_idle_sender_offers_again_every_half_second() {
     t.write(1000);
     assert!(t.refuse(Refusal::QueueFull).is_some());
     let rto = t.conn.snd.recovery().rto(&t.config);
-    assert_eq!(t.sleep_and_refuse(), rto.max(Duration::from_millis(200)));
+    assert_eq!(t.sleep_and_refuse(), rto.to_duration().max(Duration::from_millis(200)));
     for probes in 1..40_u32 {
         assert_eq!(t.conn.info(&t.config).probes, probes);
         assert_eq!(t.sleep_and_refuse(), Duration::from_millis(500));

@@ -14,7 +14,7 @@ use crate::serial::Serial;
 use crate::state::State;
 use crate::testing::pair::{Pair, Plan};
 use crate::testing::{Setup, Trace, under_miri};
-use crate::time::Duration;
+use crate::time::{Duration, Nanos};
 use crate::timer::Timer;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -201,7 +201,7 @@ fn a_closed_window_is_probed_with_backoff() {
     // The next timeout is the normal one again.
     let rto = t.conn.snd.recovery().rto(&t.config);
     assert_eq!(t.conn.poll_timeout(), Some(t.now + rto));
-    assert!(rto < Duration::from_secs(2));
+    assert!(rto < Nanos::from_secs(2));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::segment::Below;
 use crate::testing::pattern;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// The peer's initial sequence number, so that numbers wrap early.
 const IRS: SeqNum = SeqNum(u32::MAX - 2000);
@@ -40,7 +40,7 @@ impl Alone {
         rcv.negotiate(7, true);
         Alone {
             rcv,
-            now: Instant::ZERO + Duration::from_secs(1),
+            now: Instant::ZERO + Nanos::from_secs(1),
             config,
             options,
             below: Below::default(),
@@ -89,8 +89,8 @@ impl Alone {
             options: &self.options,
             pool: &self.pool,
             echo: None,
-            srtt: Duration::ZERO,
-            rto: Duration::from_secs(1),
+            srtt: Nanos::ZERO,
+            rto: Nanos::from_secs(1),
             quick_acks: false,
             fin_may_wait: self.fin_may_wait,
         };

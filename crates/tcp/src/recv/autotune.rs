@@ -22,16 +22,16 @@ use plimsoll_wire::SeqNum;
 use crate::context::Context;
 use crate::recv::RecvSide;
 use crate::recv::data_share;
-use crate::time::{Duration, Instant, Nanos};
+use crate::time::{Instant, Nanos};
 
 /// Segments that a sender may begin with: what counts as read in a round trip at first.
 const INITIAL_SEGMENTS: u32 = 10;
 
 /// Shorter round trips get less than the full room for growth (Linux: `tcp_rcvbuf_low_rtt`).
-const LOW_RTT: Duration = Duration::from_millis(1);
+const LOW_RTT: Nanos = Nanos::from_millis(1);
 
 /// The resolution of the timestamp clock: a sample may be too long by this.
-const RESOLUTION: Duration = Duration::from_millis(1);
+const RESOLUTION: Nanos = Nanos::from_millis(1);
 
 /// The state of autotuning.
 #[derive(Clone, Debug)]
@@ -54,12 +54,12 @@ pub(crate) struct Autotune {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo {
     value: u32,
-    age: Duration,
+    age: Nanos,
 }
 
 impl Echo {
     /// The timestamp `value`, which left `age` ago.
-    pub(crate) fn new(value: u32, age: Duration) -> Echo {
+    pub(crate) fn new(value: u32, age: Nanos) -> Echo {
         Echo { value, age }
     }
 }
@@ -73,7 +73,7 @@ struct Taken {
     /// Bytes that are left in the queue.
     left: usize,
     /// The sender's round trip; zero if unknown.
-    srtt: Duration,
+    srtt: Nanos,
 }
 
 impl Autotune {
@@ -101,8 +101,8 @@ impl Autotune {
     }
 
     /// The round trip as the receiver measures it.
-    pub(crate) fn rtt(&self) -> Duration {
-        self.rtt.get()
+    pub(crate) fn rtt(&self) -> Nanos {
+        self.rtt
     }
 
     /// Data up to `nxt` has arrived; the peer may send up to `adv`.
@@ -111,7 +111,7 @@ impl Autotune {
             return;
         }
         if self.rtt_since != Instant::ZERO {
-            self.shorten(now.since(self.rtt_since));
+            self.shorten(now.nanos_since(self.rtt_since));
         }
         self.rtt_since = now;
         self.rtt_seq = adv;
@@ -119,22 +119,22 @@ impl Autotune {
 
     /// A full segment echoed a timestamp of ours, `sample` after we sent it. `idle` says whether
     /// the reader has taken everything.
-    fn on_echo(&mut self, echoed: u32, sample: Duration, idle: bool) {
+    fn on_echo(&mut self, echoed: u32, sample: Nanos, idle: bool) {
         if core::mem::replace(&mut self.echoed, echoed) == echoed {
             return;
         }
         let rtt = self.rtt();
         if !rtt.is_zero() && idle && sample > rtt + RESOLUTION {
-            self.rtt = ((rtt * 7 + sample) / 8).into();
+            self.rtt = (rtt * 7 + sample) / 8;
         } else {
             self.shorten(sample);
         }
     }
 
-    fn shorten(&mut self, sample: Duration) {
+    fn shorten(&mut self, sample: Nanos) {
         let rtt = self.rtt();
         if !sample.is_zero() && (rtt.is_zero() || sample < rtt) {
-            self.rtt = sample.into();
+            self.rtt = sample;
         }
     }
 
@@ -142,7 +142,7 @@ impl Autotune {
     fn on_read(&mut self, taken: Taken) -> Option<usize> {
         self.copied = self.copied.saturating_add(u32::try_from(taken.count).unwrap_or(u32::MAX));
         let rtt = if self.rtt().is_zero() { taken.srtt } else { self.rtt() };
-        if rtt.is_zero() || taken.now.since(self.since) < rtt {
+        if rtt.is_zero() || taken.now.nanos_since(self.since) < rtt {
             return None;
         }
         self.since = taken.now;
@@ -155,12 +155,12 @@ impl Autotune {
 }
 
 /// The buffer for a reader that read `copied` bytes in the last round trip, after at most `before`.
-fn wanted(copied: u64, before: u64, rtt: Duration) -> usize {
+fn wanted(copied: u64, before: u64, rtt: Nanos) -> usize {
     // What we see is a round trip old.
     let window = 2 * copied;
     let growth = (2 * window).saturating_mul(copied - before) / before;
     let most = if rtt < LOW_RTT {
-        let (part, whole) = (rtt.as_nanos() as u64, LOW_RTT.as_nanos() as u64);
+        let (part, whole) = (rtt.as_nanos(), LOW_RTT.as_nanos());
         window.saturating_mul(part) / whole
     } else {
         window
@@ -171,7 +171,7 @@ fn wanted(copied: u64, before: u64, rtt: Duration) -> usize {
 impl RecvSide {
     /// The application read `count` bytes: the buffer may grow, unless SO_RCVBUF has `fixed` it.
     /// `srtt` is the round trip as the sender measures it; zero if unknown.
-    pub(crate) fn autotune(&mut self, cx: &Context, count: usize, srtt: Duration, fixed: bool) {
+    pub(crate) fn autotune(&mut self, cx: &Context, count: usize, srtt: Nanos, fixed: bool) {
         if fixed || !cx.config.tcp_moderate_rcvbuf || cx.below.memory.pressure {
             return;
         }
@@ -195,7 +195,7 @@ impl RecvSide {
 
     /// The shorter of the round trips of sender and receiver: that of the receiver is too long if
     /// the peer does not always have data. Zero if neither is known.
-    pub(crate) fn shorter_rtt(&self, srtt: Duration) -> Duration {
+    pub(crate) fn shorter_rtt(&self, srtt: Nanos) -> Nanos {
         let ours = self.autotune.rtt();
         if srtt.is_zero() || ours.is_zero() { srtt.max(ours) } else { srtt.min(ours) }
     }

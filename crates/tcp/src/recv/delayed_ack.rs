@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::limits::MAX_DUP_ACKS;
 use crate::recv::ack_reason::AckReason;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// When the next acknowledgement leaves if no data takes it along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ const MAX_QUICK_ACKS: u8 = 16;
 
 /// How long the answer of a reader may take that was woken by a whole request: much longer than a
 /// wake-up and a short computation, much shorter than what anybody would notice as a stall.
-pub(crate) const READER_DELAY: Duration = Duration::from_micros(500);
+pub(crate) const READER_DELAY: Nanos = Nanos::from_micros(500);
 
 /// ACKs that are left to readers who do not answer in time, before that is given up.
 const MAX_UNANSWERED: u8 = 2;
@@ -64,7 +64,7 @@ const MAX_UNANSWERED: u8 = 2;
 const FIRST_DUPLICATES: u16 = 3;
 
 /// How long the ACK of a FIN waits if no data came before it (Linux: until the next tick).
-const FIN_ALONE_DELAY: Duration = Duration::from_millis(1);
+const FIN_ALONE_DELAY: Nanos = Nanos::from_millis(1);
 
 /// What an arrived in-order data segment means for the decision.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ pub(super) struct Arrival {
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
     pub(super) hole: bool,
     /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
-    pub(super) rto: Duration,
+    pub(super) rto: Nanos,
 }
 
 /// The state behind the decision.
@@ -121,7 +121,7 @@ pub(super) struct Disorder {
     /// SACK was agreed on: one ACK can tell of many segments.
     pub(super) sack: bool,
     /// The shorter of the round trips that sender and receiver have measured; zero if neither has.
-    pub(super) rtt: Duration,
+    pub(super) rtt: Nanos,
     /// Two other ranges have grown last. The next one leaves no place for the third of them in an
     /// ACK with timestamps.
     pub(super) third: bool,
@@ -174,12 +174,12 @@ impl DelayedAck {
     }
 
     /// The ACK timeout as it is now.
-    pub(crate) fn ato(&self) -> Duration {
-        Duration::from_micros(self.ato_micros.into())
+    pub(crate) fn ato(&self) -> Nanos {
+        Nanos::from_micros(self.ato_micros.into())
     }
 
     /// A timeout is only zero if it is exactly that.
-    fn set_ato(&mut self, ato: Duration) {
+    fn set_ato(&mut self, ato: Nanos) {
         let micros = u32::try_from(ato.as_nanos().div_ceil(1000));
         self.ato_micros = micros.unwrap_or(u32::MAX);
     }
@@ -272,12 +272,12 @@ impl DelayedAck {
 
     /// Adapts the ATO to the gap since the data before.
     fn measure(&mut self, now: Instant, config: &Config, arrival: Arrival) {
-        let min = config.tcp_delack_min;
+        let min = Nanos::from(config.tcp_delack_min);
         if self.ato().is_zero() {
             self.enter_quick(arrival.window, arrival.rcv_mss);
             self.set_ato(min);
         } else {
-            let gap = now.since(self.last_data);
+            let gap = now.nanos_since(self.last_data);
             if gap <= min / 2 {
                 self.set_ato(self.ato() / 2 + min / 2);
             } else if gap < self.ato() {
@@ -300,7 +300,7 @@ impl DelayedAck {
     pub(crate) fn at_least_quick(&mut self, segs: u8) {
         self.quick = self.quick.max(segs);
         self.pingpong = false;
-        self.set_ato(Duration::ZERO);
+        self.set_ato(Nanos::ZERO);
     }
 
     fn is_quick(&self) -> bool {
@@ -339,7 +339,7 @@ impl DelayedAck {
     /// as the blocks of one ACK have place for all ranges that have grown.
     pub(crate) fn on_disorder(&mut self, now: Instant, config: &Config, disorder: Disorder) {
         let share = disorder.rtt * config.tcp_comp_sack_rtt_percent / 100;
-        let delay = share.min(config.tcp_comp_sack_delay);
+        let delay = share.min(Nanos::from(config.tcp_comp_sack_delay));
         let compresses = disorder.sack
             && !self.is_quick()
             && u16::from(self.dup_run) >= FIRST_DUPLICATES
@@ -368,7 +368,10 @@ impl DelayedAck {
 
     fn delay(&mut self, now: Instant, config: &Config) {
         // Not `clamp`: nobody keeps the two settings in order.
-        let timeout = self.ato().max(config.tcp_delack_min).min(config.tcp_delack_max);
+        let timeout = self
+            .ato()
+            .max(Nanos::from(config.tcp_delack_min))
+            .min(Nanos::from(config.tcp_delack_max));
         let at = now + timeout;
         self.decision = match self.decision {
             AckDecision::Now(reason) => AckDecision::Now(reason),
@@ -381,9 +384,9 @@ impl DelayedAck {
     pub(crate) fn wait_for_data(&mut self, now: Instant, config: &Config) {
         self.quick = MAX_QUICK_ACKS;
         self.pingpong = false;
-        self.set_ato(config.tcp_delack_min);
+        self.set_ato(Nanos::from(config.tcp_delack_min));
         self.last_data = now;
-        self.decision = AckDecision::Delay(now + config.tcp_delack_max);
+        self.decision = AckDecision::Delay(now + Nanos::from(config.tcp_delack_max));
     }
 
     /// The application took data out.
@@ -448,7 +451,7 @@ impl DelayedAck {
 
     /// Data left.
     pub(crate) fn on_data_sent(&mut self, now: Instant, config: &Config) {
-        let since = now.since(self.last_data);
+        let since = now.nanos_since(self.last_data);
         if !self.ato().is_zero() && since < self.ato() {
             self.pingpong = config.tcp_pingpong;
         }
@@ -481,9 +484,9 @@ impl DelayedAck {
         } else if self.pingpong {
             // The application did not answer in time: no longer interactive.
             self.pingpong = false;
-            self.set_ato(cx.config.tcp_delack_min);
+            self.set_ato(Nanos::from(cx.config.tcp_delack_min));
         } else {
-            self.set_ato((self.ato() * 2).min(cx.config.tcp_delack_max));
+            self.set_ato((self.ato() * 2).min(Nanos::from(cx.config.tcp_delack_max)));
         }
         self.decision = AckDecision::Now(AckReason::Timer);
     }

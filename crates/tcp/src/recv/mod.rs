@@ -12,6 +12,7 @@
 mod ack_defer;
 pub(crate) mod ack_reason;
 mod autotune;
+mod control;
 mod delayed_ack;
 mod low_water;
 mod memory;
@@ -34,7 +35,7 @@ use crate::config::{Config, Options};
 use crate::context::Context;
 use crate::limits::MAX_BUFFER;
 use crate::segment::Segment;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 pub use ack_defer::{Batch, FlushReason};
 pub use ack_reason::AckReason;
@@ -262,12 +263,12 @@ impl RecvSide {
     }
 
     /// The ACK timeout as it is now.
-    pub(crate) fn ato(&self) -> Duration {
+    pub(crate) fn ato(&self) -> Nanos {
         self.acks.ato()
     }
 
     /// The round trip as the receiver measures it; zero before the first sample.
-    pub(crate) fn rtt(&self) -> Duration {
+    pub(crate) fn rtt(&self) -> Nanos {
         self.autotune.rtt()
     }
 

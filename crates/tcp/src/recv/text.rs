@@ -16,7 +16,7 @@ use crate::recv::delayed_ack::{Arrival, Disorder};
 use crate::recv::reassembly::Inserted;
 use crate::recv::{AckReason, Reader, RecvSide};
 use crate::segment::Segment;
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// The data of a segment and the control bits that go with it.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ pub(crate) struct TextView<'a> {
     /// The timestamp of ours that the segment echoes.
     pub(crate) echo: Option<Echo>,
     /// The round trip as the sender measures it; zero if unknown.
-    pub(crate) srtt: Duration,
+    pub(crate) srtt: Nanos,
     /// Our retransmission timeout.
-    pub(crate) rto: Duration,
+    pub(crate) rto: Nanos,
     /// By its ECN codepoint the peer's window may be tiny: if the data is taken, it and the next
     /// get their ACKs at once.
     pub(crate) quick_acks: bool,

@@ -18,7 +18,7 @@ use crate::congestion::Event;
 use crate::context::Context;
 use crate::segment::SendKind;
 use crate::serial::Serial;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// Nobody learns of what arrives: the data of a SYN says nothing about the path.
 struct Unheard;
@@ -66,8 +66,8 @@ impl SendSide {
             urgent: self.urgent().is_some(),
             // None that is left from when the connection was paced.
             pacing_delay: match parts.paced {
-                true => self.departure.since(cx.now),
-                false => Duration::ZERO,
+                true => self.departure.nanos_since(cx.now),
+                false => Nanos::ZERO,
             },
             paced: parts.paced,
             writer_waits: self.nospace,
@@ -230,7 +230,7 @@ impl SendSide {
         &mut self,
         cx: &Context,
         parts: &ConnParts,
-        rtt: Option<Duration>,
+        rtt: Option<Nanos>,
         syn_lost: bool,
     ) {
         let view = self.view(cx, parts);
@@ -285,7 +285,7 @@ impl SendSide {
         &mut self,
         cx: &Context,
         parts: &ConnParts,
-        rtt: Duration,
+        rtt: Nanos,
     ) {
         if self.recovery.rtt().srtt().is_none() {
             let view = self.view(cx, parts);

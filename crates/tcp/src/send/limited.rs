@@ -5,7 +5,7 @@
 //! strongest of three reasons that holds: the send buffer is too small, the peer's window is
 //! closed, or none of both.
 
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// Where the time goes, the strongest last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,9 +34,9 @@ pub(crate) struct Limited {
 /// What the stopwatch shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LimitedTimes {
-    pub(crate) busy: Duration,
-    pub(crate) rwnd: Duration,
-    pub(crate) sndbuf: Duration,
+    pub(crate) busy: Nanos,
+    pub(crate) rwnd: Nanos,
+    pub(crate) sndbuf: Nanos,
 }
 
 impl Limited {
@@ -71,7 +71,7 @@ impl Limited {
     pub(crate) fn times(&self, now: Instant) -> LimitedTimes {
         let mut running = *self;
         running.set(self.limit, now);
-        let [busy, rwnd, sndbuf] = running.sums.map(Duration::from_nanos);
+        let [busy, rwnd, sndbuf] = running.sums.map(Nanos::from_nanos);
         LimitedTimes { busy: busy + rwnd + sndbuf, rwnd, sndbuf }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_strongest_reason_gets_the_time() {
         let at = Instant::from_millis;
-        let ms = Duration::from_millis;
+        let ms = Nanos::from_millis;
         let mut limited = Limited::default();
         limited.stop(Limit::Rwnd, true, at(5));
         limited.start(Limit::Busy, at(10));

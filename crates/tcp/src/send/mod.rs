@@ -51,7 +51,6 @@ use crate::time::Instant;
 pub(crate) use conn_parts::ConnParts;
 use error_queue::ErrorQueue;
 use limited::Limited;
-pub(crate) use planning::Committed;
 use recovery::{OwnRtoBounds, Recovery};
 use retransmit_queue::RetransmitQueue;
 use scoreboard::{KNOWN_RANGE_BYTES, Scoreboard};

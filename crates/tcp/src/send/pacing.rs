@@ -24,7 +24,7 @@ use super::SendSide;
 use crate::config::{Config, Options};
 use crate::context::Context;
 use crate::segment::Below;
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Instant, Nanos};
 
 /// Segments at the start of a connection that are not paced.
 const UNPACED_SEGS: u64 = 10;
@@ -38,7 +38,7 @@ pub(crate) struct Pace {
     pub(crate) ssthresh: u32,
     pub(crate) in_flight: u32,
     /// Zero before the first sample.
-    pub(crate) srtt: Duration,
+    pub(crate) srtt: Nanos,
     /// Percent of a window per round trip, in slow start and when it is near its end or over
     /// (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
     pub(crate) ratios: (u32, u32),
@@ -47,7 +47,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// Bytes per second; before the first sample, no limit.
     pub(crate) fn rate(self) -> u64 {
-        let nanos = nanos(self.srtt);
+        let nanos = self.srtt.as_nanos();
         if nanos == 0 {
             return u64::MAX;
         }
@@ -58,11 +58,11 @@ impl Pace {
 }
 
 /// When the next packet may leave if one of `len` bytes leaves at `at`, `late` after it might have.
-fn next_departure(at: Instant, late: Duration, len: u64, rate: u64) -> Instant {
+fn next_departure(at: Instant, late: Nanos, len: u64, rate: u64) -> Instant {
     if rate == 0 || rate == u64::MAX {
         return at;
     }
-    let takes = Duration::from_nanos(len.saturating_mul(NANOS_PER_SECOND) / rate);
+    let takes = Nanos::from_nanos(len.saturating_mul(NANOS_PER_SECOND) / rate);
     at + (takes - late.min(takes / 2))
 }
 
@@ -123,7 +123,7 @@ impl SendSide {
         if len > 0 {
             let paced = self.cc.paces() || self.stats.data_segs_out + segs >= UNPACED_SEGS;
             let rate = if paced { self.pacing_rate(cx.config, options) } else { u64::MAX };
-            next = next_departure(at, at.since(prior), len as u64, rate);
+            next = next_departure(at, at.nanos_since(prior), len as u64, rate);
         }
         Departure { at: if cx.below.keeps_departures { at } else { cx.now }, next }
     }

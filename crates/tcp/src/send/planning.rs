@@ -89,7 +89,7 @@ impl SendSide {
         let probe = probe.filter(|probe| self.probe_is_one_packet(probe, unsent));
         let most = largest.max(windows.mss).min(unsent);
         let least_rtt = self.recovery.rtt().min_rtt().filter(|_| cx.config.tcp_nagle_bound);
-        let nagle_ends = least_rtt.map(|rtt| nagle_ends(last_departure, rtt.get()));
+        let nagle_ends = least_rtt.map(|rtt| nagle_ends(last_departure, rtt));
         let small_unacked = self.small_unacked() && nagle_ends.is_none_or(|end| cx.now < end);
         let written = self.last_input != LastInput::Event;
         let view = PlanView {

@@ -14,7 +14,7 @@ use crate::congestion::bbr::state::BbrModel;
 use crate::output::hold::{Hold, Restart};
 use crate::output::plan::Wait;
 use crate::serial::Serial;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 impl SendSide {
     /// ISS.
@@ -92,8 +92,8 @@ impl SendSide {
     }
 
     /// The smoothed round trip; zero before the first sample.
-    pub(crate) fn srtt(&self) -> Duration {
-        self.recovery.rtt().srtt().unwrap_or_default().get()
+    pub(crate) fn srtt(&self) -> Nanos {
+        self.recovery.rtt().srtt().unwrap_or_default()
     }
 
     /// How long it was busy until now, and what it waited for.
@@ -284,7 +284,7 @@ impl SendSide {
     }
 
     /// As if the round trip of the handshake had been `rtt`, and nothing before.
-    pub(crate) fn set_round_trip(&mut self, cx: &Context, parts: &ConnParts, rtt: Duration) {
+    pub(crate) fn set_round_trip(&mut self, cx: &Context, parts: &ConnParts, rtt: Nanos) {
         self.recovery.forget_round_trips();
         self.on_early_handshake_sample(cx, parts, rtt);
     }

@@ -4,6 +4,8 @@ use plimsoll_wire::SeqNum;
 
 use super::SendSide;
 use super::recovery::WindowView;
+use crate::segment::Segment;
+use crate::send::Fin;
 
 /// Windows up to this size are used whole; of larger ones at most half goes into one segment.
 const SMALL_WINDOW: u32 = 536;
@@ -23,6 +25,7 @@ impl SendSide {
     }
 
     /// The largest window that the peer ever offered, in bytes (RFC 5961: MAX.SND.WND).
+    #[cfg(test)]
     pub(crate) fn max_wnd(&self) -> u32 {
         self.max_wnd
     }
@@ -60,6 +63,46 @@ impl SendSide {
     pub(crate) fn window_view(&self, wnd: u32, seq: SeqNum, ack: SeqNum) -> WindowView {
         let (snd_una, snd_wl1, snd_wnd) = (self.una, self.wl1, self.wnd);
         WindowView { seq, ack, wnd, snd_una, snd_wl1, snd_wnd }
+    }
+
+    /// What a segment says of the peer's window.
+    pub(crate) fn window_of(&self, seg: &Segment) -> WindowView {
+        let wnd = u32::from(seg.repr.window) << self.wscale;
+        self.window_view(wnd, seg.repr.seq, seg.repr.ack)
+    }
+
+    /// Takes the peer's window (section 3 of docs/recovery.md, step 1). Returns whether the segment
+    /// brought one. A window that shrank is taken as it is: what lies beyond it stays in flight and
+    /// is not sent again until the window covers it.
+    pub(crate) fn take_window_of(&mut self, seg: &Segment) -> bool {
+        let window = self.window_of(seg);
+        let brings = window.brings_window();
+        if brings {
+            self.take_window(window.wnd, window.seq, window.ack);
+        }
+        brings
+    }
+
+    /// How far an ACK may lie before SND.UNA: by the largest window that the peer has offered
+    /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte: what lies there was
+    /// never sent.
+    pub(crate) fn largest_ack_distance(&self) -> u32 {
+        let fin = u64::from(self.fin() == Fin::Acked);
+        let acked = self.stats().bytes_acked + fin;
+        u32::try_from(acked).unwrap_or(u32::MAX).min(self.max_wnd)
+    }
+
+    /// Whether the answer to our SYN may have this number: of the SYN's data it may acknowledge any
+    /// part.
+    pub(crate) fn acks_syn(&self, ack: SeqNum) -> bool {
+        self.iss() < ack && ack <= self.nxt
+    }
+
+    /// SEG.UP of a segment at `seq`, or zero. An urgent byte too far ahead for the field is
+    /// announced as far away as the field can say.
+    pub(crate) fn urgent_pointer(&self, seq: SeqNum) -> u16 {
+        let Some(up) = self.urgent().filter(|&up| seq < up) else { return 0 };
+        u16::try_from(up.since(seq)).unwrap_or(u16::MAX)
     }
 
     /// Bytes that the peer's window still takes behind SND.NXT; zero if it shrank below.

@@ -20,17 +20,17 @@ use super::SendSide;
 use crate::config::Config;
 use crate::context::Context;
 use crate::output::hold::Hold;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// Probes of an orphan (Linux: `tcp_orphan_retries` = 0 means 8).
 const DEFAULT_ORPHAN_PROBES: u8 = 8;
 
 /// The least wait for the first probe, and the least ceiling of a cork, however low `tcp_rto_min`
 /// is. Linux waits as long.
-const LEAST_WAIT: Duration = Duration::from_millis(200);
+const LEAST_WAIT: Nanos = Nanos::from_millis(200);
 
 /// How often an idle sender offers what a full queue below has refused.
-const OFFER_AGAIN: Duration = Duration::from_millis(500);
+const OFFER_AGAIN: Nanos = Nanos::from_millis(500);
 
 /// What is known while the peer's window holds everything back.
 #[derive(Clone, Copy, Debug, Default)]

@@ -341,7 +341,7 @@ impl Trace {
         let rtt = Duration::from_millis(millis);
         self.call(|conn, cx| {
             let parts = conn.conn_parts(cx);
-            conn.snd.set_round_trip(cx, &parts, rtt);
+            conn.snd.set_round_trip(cx, &parts, rtt.into());
         });
     }
 

@@ -23,7 +23,7 @@ use crate::open_params::OpenParams;
 use crate::segment::{Below, Ecn, Segment, Transmit};
 use crate::serial::Serial;
 use crate::testing::pair::Dice;
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Duration, Instant, Nanos};
 
 const ISS: SeqNum = SeqNum(1_000_000);
 const IRS: SeqNum = SeqNum(5_000_000);
@@ -55,7 +55,7 @@ impl Tokens {
         let aside = at.since(self.0).min(time(burst));
         let enough = time(len) <= aside;
         let left = if enough { aside - time(len) } else { aside };
-        self.0 = Instant::from_nanos(at.as_nanos() - nanos(left));
+        self.0 = Instant::from_nanos(at.as_nanos() - Nanos::from(left).as_nanos());
         enough
     }
 }

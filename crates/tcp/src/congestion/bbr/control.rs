@@ -8,7 +8,7 @@ use super::state::BbrState;
 use super::units::ratio;
 use super::{Bbr, MIN_PIPE_CWND, Rs};
 use crate::congestion::Window;
-use crate::time::{Duration, nanos};
+use crate::time::Nanos;
 
 /// What pacing stays below the rate of the path, in percent, so that a queue runs empty
 /// (`PacingMarginPercent`).
@@ -20,7 +20,7 @@ const PERCENT_SQUARED: u64 = 10_000;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The round trip that is taken for a connection without a sample.
-const NOMINAL_RTT: Duration = Duration::from_millis(1);
+const NOMINAL_RTT: Nanos = Nanos::from_millis(1);
 
 /// Most bytes of one packet.
 const MAX_QUANTUM: u64 = 64 * 1024;
@@ -33,10 +33,10 @@ const UP_SEGS: u32 = 2;
 
 /// The rate before there is a sample (`BBRInitPacingRate`): the initial window of `initial`
 /// segments of `mss` bytes in a round trip, times the gain of Startup. In bytes per second.
-pub(crate) fn initial_rate(initial: u32, mss: u16, srtt: Duration) -> u64 {
+pub(crate) fn initial_rate(initial: u32, mss: u16, srtt: Nanos) -> u64 {
     let rtt = if srtt.is_zero() { NOMINAL_RTT } else { srtt };
     let window = u64::from(initial) * u64::from(mss.max(1));
-    ratio(window * BbrState::Startup.pacing_gain(), NANOS_PER_SECOND / 100, nanos(rtt).max(1))
+    ratio(window * BbrState::Startup.pacing_gain(), NANOS_PER_SECOND / 100, rtt.as_nanos().max(1))
 }
 
 impl Bbr {

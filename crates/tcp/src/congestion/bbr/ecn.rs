@@ -14,10 +14,10 @@ use super::bounds::LOSS_THRESH;
 use super::state::BbrCause;
 use super::{Bbr, Rs};
 use crate::congestion::Window;
-use crate::time::{Duration, nanos};
+use crate::time::Nanos;
 
 /// The longest round trip on which marks tell of a short queue.
-const SHORT_QUEUE_RTT: Duration = Duration::from_millis(5);
+const SHORT_QUEUE_RTT: Nanos = Nanos::from_millis(5);
 
 /// The share of a round that may be marked there, in percent.
 const ECN_THRESH: u64 = 50;
@@ -76,7 +76,7 @@ impl Bbr {
     }
 
     fn marks_show_short_queue(&self) -> bool {
-        self.min_rtt.get().is_some_and(|rtt| rtt <= nanos(SHORT_QUEUE_RTT))
+        self.min_rtt.get().is_some_and(|rtt| rtt <= SHORT_QUEUE_RTT.as_nanos())
     }
 
     /// Notes what an ACK counts, before the round is known to end with it.

@@ -54,7 +54,7 @@ use core::num::NonZeroU32;
 use arrayvec::ArrayVec;
 
 use super::{AckSample, CwrSign, Event, Sent, Window};
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use bounds::{Bounds, INFINITE, is_inflight_too_high};
 pub(super) use control::initial_rate;
 use ecn::MarkRound;
@@ -229,7 +229,7 @@ impl Bbr {
     }
 
     /// "Per-ACK Steps": the model, and the state that follows from it.
-    fn update_model(&mut self, window: &mut Window, rs: &Rs, rtt: Option<Duration>) {
+    fn update_model(&mut self, window: &mut Window, rs: &Rs, rtt: Option<Nanos>) {
         let congested = core::mem::take(&mut self.congested);
         if congested {
             self.loss.on_congestion(rs.c_delivered);
@@ -264,7 +264,7 @@ impl Bbr {
     }
 
     fn update_aggregation(&mut self, rs: &Rs, cwnd: u32) {
-        let interval = crate::time::nanos(self.aggregation.interval(rs.now));
+        let interval = self.aggregation.interval(rs.now).as_nanos();
         let bytes = units::ratio(self.bw(), interval, 1_000_000_000);
         let expected = bytes / u64::from(self.mss.max(1));
         let view = AckedView {

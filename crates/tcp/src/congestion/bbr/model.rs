@@ -3,16 +3,16 @@
 //! Parameters").
 
 use super::units::is_at_or_after;
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Instant, Nanos};
 
 /// Cycles of ProbeBW that the highest rate is taken from (`MaxBwFilterLen`).
 const MAX_BW_FILTER_LEN: usize = 2;
 
 /// How long a round trip counts as the least (`MinRTTFilterLen`).
-const MIN_RTT_FILTER_LEN: Duration = Duration::from_secs(10);
+const MIN_RTT_FILTER_LEN: Nanos = Nanos::from_secs(10);
 
 /// How long BBR goes without a new least round trip before it looks for one (`ProbeRTTInterval`).
-const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
+const PROBE_RTT_INTERVAL: Nanos = Nanos::from_secs(5);
 
 /// Rounds that the excess of ACKs is taken from, once the path is full (`ExtraAckedFilterLen`).
 const EXTRA_ACKED_FILTER_LEN: usize = 10;
@@ -100,9 +100,9 @@ pub(super) struct MinRtt {
 
 impl MinRtt {
     /// With the smoothed round trip of before, if there is one.
-    pub(super) fn new(now: Instant, srtt: Duration) -> MinRtt {
+    pub(super) fn new(now: Instant, srtt: Nanos) -> MinRtt {
         MinRtt {
-            min_rtt: Some(nanos(srtt)).filter(|&rtt| rtt > 0),
+            min_rtt: Some(srtt.as_nanos()).filter(|&rtt| rtt > 0),
             stamp: now,
             probe_min_delay: None,
             probe_min_stamp: now,
@@ -116,15 +116,15 @@ impl MinRtt {
     }
 
     /// Takes what an ACK says of the round trip.
-    pub(super) fn on_ack(&mut self, now: Instant, rtt: Option<Duration>) {
-        self.probe_expired = now.since(self.probe_min_stamp) > PROBE_RTT_INTERVAL;
-        if let Some(rtt) = rtt.map(nanos)
+    pub(super) fn on_ack(&mut self, now: Instant, rtt: Option<Nanos>) {
+        self.probe_expired = now.nanos_since(self.probe_min_stamp) > PROBE_RTT_INTERVAL;
+        if let Some(rtt) = rtt.map(Nanos::as_nanos)
             && (self.probe_expired || self.probe_min_delay.is_none_or(|least| rtt < least))
         {
             self.probe_min_delay = Some(rtt);
             self.probe_min_stamp = now;
         }
-        let expired = now.since(self.stamp) > MIN_RTT_FILTER_LEN;
+        let expired = now.nanos_since(self.stamp) > MIN_RTT_FILTER_LEN;
         let Some(least) = self.probe_min_delay else { return };
         if expired || self.min_rtt.is_none_or(|known| least < known) {
             self.min_rtt = Some(least);
@@ -197,8 +197,8 @@ impl AckAggregation {
     }
 
     /// How long the interval has lasted.
-    pub(super) fn interval(&self, now: Instant) -> Duration {
-        now.since(self.interval_start)
+    pub(super) fn interval(&self, now: Instant) -> Nanos {
+        now.nanos_since(self.interval_start)
     }
 
     /// An ACK came. The path would have delivered `expected` segments in the
@@ -244,8 +244,8 @@ mod tests {
         Instant::from_millis(millis)
     }
 
-    fn rtt(millis: u64) -> Option<Duration> {
-        Some(Duration::from_millis(millis))
+    fn rtt(millis: u64) -> Option<Nanos> {
+        Some(Nanos::from_millis(millis))
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
     /// "BBR.min_rtt: Estimated Minimum Round-Trip Time".
     #[test]
     fn the_least_round_trip_is_that_of_ten_seconds() {
-        let mut min_rtt = MinRtt::new(at(0), Duration::from_millis(50));
+        let mut min_rtt = MinRtt::new(at(0), Nanos::from_millis(50));
         assert_eq!(min_rtt.get(), Some(50_000_000), "that of the handshake");
         min_rtt.on_ack(at(10), rtt(40));
         min_rtt.on_ack(at(20), rtt(60));
@@ -301,7 +301,7 @@ mod tests {
         assert!(!min_rtt.is_probe_due());
         min_rtt.on_ack(at(10_011), rtt(70));
         assert_eq!(min_rtt.get(), Some(60_000_000), "the path has become longer");
-        let mut unknown = MinRtt::new(at(0), Duration::ZERO);
+        let mut unknown = MinRtt::new(at(0), Nanos::ZERO);
         unknown.on_ack(at(1), None);
         assert_eq!(unknown.get(), None);
     }

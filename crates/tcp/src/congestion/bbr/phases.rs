@@ -7,7 +7,7 @@ use std::string::String;
 
 use super::path::Path;
 use super::state::{BbrCause, BbrModel, BbrState};
-use crate::time::{Duration, Instant, nanos};
+use crate::time::{Duration, Instant, Nanos};
 
 /// A time in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,7 @@ impl Phase {
     }
 
     fn min_rtt_percent(&self) -> u64 {
+        let nanos = |span: Duration| Nanos::from(span).as_nanos();
         let of_path = |rtt: Duration| nanos(rtt) * 100 / nanos(self.path.rtt);
         self.model.min_rtt().map_or(0, of_path)
     }
@@ -130,8 +131,8 @@ impl fmt::Display for Phase {
         write!(
             f,
             "{:>9.1} {:>9.1}  {:<15} {:>5} {:>7} {:>9} {:>7} {:>5} {:>8} {:>9} {:>5}  {}",
-            nanos(self.begin.since(Instant::from_millis(1000))) as f64 / 1e6,
-            nanos(self.lasts()) as f64 / 1e6,
+            self.begin.since(Instant::from_millis(1000)).as_secs_f64() * 1e3,
+            self.lasts().as_secs_f64() * 1e3,
             self.state.name(),
             self.bw_percent(),
             self.min_rtt_percent(),

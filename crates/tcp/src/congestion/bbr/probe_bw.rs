@@ -5,11 +5,11 @@ use super::state::{BbrCause, BbrState};
 use super::units::next_random;
 use super::{Bbr, Rs};
 use crate::congestion::Window;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// Between two probes at least; up to a second more is left to chance, so that flows that share a
 /// queue do not probe together.
-const LEAST_PROBE_WAIT: Duration = Duration::from_secs(2);
+const LEAST_PROBE_WAIT: Nanos = Nanos::from_secs(2);
 const NANOS_OF_CHANCE: u64 = 1_000_000_000;
 
 /// Round trips between two probes at most, where Reno would take as many to recover from a loss.
@@ -111,12 +111,12 @@ impl Cycle {
     fn wait_to_probe(&mut self, now: Instant, seed: &mut u64) {
         self.rounds_since_probe = next_random(seed) & 1;
         let chance = (u64::from(next_random(seed)) * NANOS_OF_CHANCE) >> 32;
-        self.probe_wait = crate::time::nanos(LEAST_PROBE_WAIT) + chance;
+        self.probe_wait = LEAST_PROBE_WAIT.as_nanos() + chance;
         self.stamp = now;
     }
 
     fn has_waited(&self, now: Instant) -> bool {
-        now.since(self.stamp) > Duration::from_nanos(self.probe_wait)
+        now.nanos_since(self.stamp) > Nanos::from_nanos(self.probe_wait)
     }
 }
 

@@ -4,10 +4,10 @@
 use super::state::{BbrCause, BbrState};
 use super::{Bbr, MIN_PIPE_CWND, Rs};
 use crate::congestion::Window;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// How long little is in flight (`ProbeRTTDuration`), and for one round trip at least.
-const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
+const PROBE_RTT_DURATION: Nanos = Nanos::from_millis(200);
 
 /// The variables of a ProbeRTT.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use super::state::BbrState;
 use super::{Bbr, MIN_PIPE_CWND};
 use crate::congestion::{AckSample, CwrSign, Event, Lost, MAX_CWND, Sent, TailLoss, Window};
 use crate::send::scoreboard::{LostRange, RateSample};
-use crate::time::{Duration, Instant, Nanos};
+use crate::time::{Instant, Nanos};
 
 /// One input. Figures are drawn from all their values, so that most make no sense together.
 #[derive(Clone, Debug)]
@@ -35,8 +35,8 @@ fn number() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 0_u32..200, 2 => 0_u32..100_000, 1 => any::<u32>()]
 }
 
-fn span() -> impl Strategy<Value = Duration> {
-    prop_oneof![4 => 1_u64..1_000_000_000, 1 => any::<u64>()].prop_map(Duration::from_nanos)
+fn span() -> impl Strategy<Value = Nanos> {
+    prop_oneof![4 => 1_u64..1_000_000_000, 1 => any::<u64>()].prop_map(Nanos::from_nanos)
 }
 
 prop_compose! {
@@ -93,7 +93,7 @@ fn sent(now: Instant, in_flight: u32, app_limited: bool) -> Sent {
         departs: now,
         last_sent: now,
         mss: 1000,
-        srtt: Duration::from_millis(10),
+        srtt: Nanos::from_millis(10),
         delivered: 0,
         segs: 1,
         prior_in_flight: in_flight,
@@ -110,8 +110,8 @@ fn ack(now: Instant, mss: u16, total_delivered: u32, told: &Told) -> AckSample {
     };
     AckSample {
         now,
-        rtt: Some(Duration::from_nanos(rtt)).filter(|rtt| !rtt.is_zero()),
-        srtt: Duration::ZERO,
+        rtt: Some(Nanos::from_nanos(rtt)).filter(|rtt| !rtt.is_zero()),
+        srtt: Nanos::ZERO,
         una: SeqNum(0),
         nxt: SeqNum(0),
         mss,
@@ -139,7 +139,7 @@ proptest! {
         let mut delivered = 0_u32;
         let mut mss = 1000;
         for (told, passes, new_mss) in steps {
-            now += passes.min(Duration::from_secs(20));
+            now += passes.min(Nanos::from_secs(20));
             match told {
                 Told::Sent { in_flight, app_limited } => {
                     bbr.on_sent(&mut window, &sent(now, in_flight, app_limited));

@@ -10,11 +10,11 @@ use crate::algorithm::CongestionAlgorithm;
 use crate::config::Config;
 use crate::congestion::{AckSample, Controller, CwrSign, Event, Lost, Sent, TailLoss, Window};
 use crate::send::scoreboard::{LostRange, RateSample};
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use BbrState::{Drain, ProbeBwCruise, ProbeBwDown, ProbeBwRefill, ProbeBwUp, ProbeRtt, Startup};
 
 const MSS: u16 = 1000;
-const RTT: Duration = Duration::from_millis(100);
+const RTT: Nanos = Nanos::from_millis(100);
 
 /// BBR on a path of 100 ms, of which a test says what each round trip delivers.
 struct Rig {
@@ -155,8 +155,8 @@ impl Rig {
 fn the_first_rate_is_the_initial_window_in_a_round_trip() {
     let cases = [
         (10, 1000, RTT, 277_000, "2.77 windows per round trip"),
-        (10, 1000, Duration::ZERO, 27_700_000, "a millisecond, if there is no sample"),
-        (1, 1, Duration::from_secs(1 << 40), 1, "never zero"),
+        (10, 1000, Nanos::ZERO, 27_700_000, "a millisecond, if there is no sample"),
+        (1, 1, Nanos::from_secs(1 << 40), 1, "never zero"),
     ];
     for (segs, mss, srtt, rate, name) in cases {
         assert_eq!(initial_rate(segs, mss, srtt), rate, "{name}");
@@ -248,7 +248,7 @@ fn a_cycle_goes_from_cruise_by_refill_and_up_to_down() {
         }
         if rig.state() == ProbeBwUp {
             assert_eq!(rig.pacing(), 1_237_500);
-            assert!(rig.now.since(began) < Duration::from_millis(3500));
+            assert!(rig.now.nanos_since(began) < Nanos::from_millis(3500));
         }
         if rig.state() == ProbeBwDown {
             break;
@@ -368,10 +368,10 @@ fn probe_rtt_lasts_200_ms_and_a_round_trip_with_half_of_the_path_in_flight() {
     while rig.state() == ProbeRtt {
         rig.round(50, 50);
     }
-    assert!(rig.now.since(began) > Duration::from_millis(200));
+    assert!(rig.now.nanos_since(began) > Nanos::from_millis(200));
     assert_eq!((rig.state(), rig.model().cause), (ProbeBwCruise, BbrCause::MinRttMeasured));
     assert!(rig.window.cwnd() >= before.min(200), "the window of before comes back");
-    assert_eq!(rig.model().min_rtt(), Some(RTT));
+    assert_eq!(rig.model().min_rtt(), Some(RTT.to_duration()));
 }
 
 /// "Restarting From Idle".
@@ -379,7 +379,7 @@ fn probe_rtt_lasts_200_ms_and_a_round_trip_with_half_of_the_path_in_flight() {
 fn after_idle_time_data_leaves_at_the_rate_of_the_path() {
     let mut rig = Rig::probing();
     assert_eq!(rig.pacing(), 1_237_500);
-    rig.now += Duration::from_secs(30);
+    rig.now += Nanos::from_secs(30);
     rig.bbr.on_sent(&mut rig.window, &sent(rig.now, 0, true));
     assert_eq!(rig.pacing(), 990_000);
     rig.round(10, 10);
@@ -407,7 +407,7 @@ fn fast_recovery_conserves_packets_for_a_round_trip() {
     assert!(before > 190, "{before}");
     rig.event(Event::Recovery { in_flight: 130 });
     assert_eq!(rig.window.cwnd(), 131);
-    rig.now += Duration::from_millis(1);
+    rig.now += Nanos::from_millis(1);
     rig.delivered += 2;
     let mut sample = rig.sample(2, 128);
     sample.rate.as_mut().expect("a sample").prior_delivered = rig.delivered - 90;
@@ -531,11 +531,11 @@ fn on_a_short_path_half_of_a_probe_may_be_marked() {
     for (rtt, marked, too_many) in [(1, 50, false), (1, 51, true), (100, 2, false), (100, 3, true)]
     {
         let mut rig = Rig::probing();
-        rig.now += Duration::from_millis(1);
+        rig.now += Nanos::from_millis(1);
         rig.delivered += 100;
         let mut ack = rig.sample(100, 100);
         count(marked)(&mut ack);
-        ack.rtt = Some(Duration::from_millis(rtt));
+        ack.rtt = Some(Nanos::from_millis(rtt));
         let _ = rig.bbr.take_changes(100).count();
         // The least round trip is taken at the end of an ACK.
         rig.bbr.min_rtt.on_ack(rig.now, ack.rtt);
@@ -550,7 +550,7 @@ fn on_a_short_path_half_of_a_probe_may_be_marked() {
 #[test]
 fn an_ack_that_delivers_nothing_ends_no_probe() {
     let mut rig = Rig::probing();
-    rig.now += Duration::from_millis(1);
+    rig.now += Nanos::from_millis(1);
     rig.delivered += 100;
     let mut ack = rig.sample(100, 100);
     count(1)(&mut ack);
@@ -566,7 +566,7 @@ fn an_ack_that_delivers_nothing_ends_no_probe() {
 #[test]
 fn on_a_short_path_marks_take_a_third_of_their_share_off_the_window() {
     let mut rig = Rig::cruising();
-    let short = Some(Duration::from_millis(5));
+    let short = Some(Nanos::from_millis(5));
     let mark_short = |ack: &mut AckSample, marked| {
         count(marked)(ack);
         ack.rtt = short;
@@ -619,7 +619,7 @@ fn the_rate_falls_to_a_segment_per_second_at_the_least() {
     rig.round(1, 0);
     rig.bbr.max_bw.advance();
     rig.round_with(1, 0, |ack| {
-        ack.rate.as_mut().expect("a sample").interval = Some(Duration::from_secs(3600).into());
+        ack.rate.as_mut().expect("a sample").interval = Some(Nanos::from_secs(3600));
     });
     assert!(rig.pacing() >= u64::from(MSS));
 }

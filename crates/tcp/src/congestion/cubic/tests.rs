@@ -110,7 +110,7 @@ fn the_clock_stands_still_while_there_is_nothing_to_send() {
     let hour = 3_600_000;
     idle.on_sent(&Sent {
         mss: 1000,
-        srtt: crate::time::Duration::ZERO,
+        srtt: crate::time::Nanos::ZERO,
         delivered: 0,
         now: Instant::from_millis(1100 + hour),
         departs: Instant::from_millis(1100 + hour),

@@ -12,7 +12,7 @@ use crate::output::Hold;
 use crate::send::scoreboard::RateSample;
 use crate::testing::{Setup, Trace};
 
-const RTT: Duration = Duration::from_millis(100);
+const RTT: Nanos = Nanos::from_millis(100);
 
 fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
@@ -77,7 +77,7 @@ fn pipe_ack_is_the_most_of_the_sampling_period() {
     assert_eq!(pipe_ack.get(at(900_000)), Some(0));
     pipe_ack.take(at(900_100), 7);
     assert_eq!(pipe_ack.get(at(900_100)), Some(7));
-    pipe_ack.srtt = Duration::from_secs(2);
+    pipe_ack.srtt = Nanos::from_secs(2);
     assert_eq!(pipe_ack.get(at(905_000)), Some(7), "three round trips");
     assert_eq!(pipe_ack.get(at(907_000)), Some(0));
     pipe_ack.clear();
@@ -272,7 +272,8 @@ fn the_nonvalidated_period_ends() {
     let mut idle = self::controller(CongestionAlgorithm::NewReno, 80);
     round(&mut idle, 1000, 40, false);
     assert_eq!(idle.cwnd(), 80, "validated");
-    let pause = |now: u64| Event::Idle { now: at(now), idle: at(now).since(at(1000)), rto: RTT };
+    let pause =
+        |now: u64| Event::Idle { now: at(now), idle: at(now).nanos_since(at(1000)), rto: RTT };
     idle.on_event(pause(301_000));
     assert_eq!((idle.cwnd(), idle.is_nonvalidated()), (80, true), "the period began at 2 s");
     idle.on_event(pause(302_001));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::feedback::Feedback;
 use super::received::{OptionPolicy, Received, Want};
 use super::*;
-use crate::time::Duration;
+use crate::time::Nanos;
 
 const MSS: u32 = 1000;
 
@@ -48,7 +48,7 @@ fn acks(marks: &[bool], every: usize, options: bool) -> Vec<Ack> {
         }
         let now = Instant::from_millis(at as u64);
         let policy =
-            OptionPolicy { level: u8::from(options) * 2, beacon: 3, now, srtt: Duration::ZERO };
+            OptionPolicy { level: u8::from(options) * 2, beacon: 3, now, srtt: Nanos::ZERO };
         let wanted = received.wants_option(&policy) != Want::None;
         let option = wanted.then(|| received.option(3)).flatten();
         let delivered = (at * every + group.len()) as u32;

@@ -5,7 +5,7 @@ use plimsoll_wire::tcp::{AccEcnCounters, AccEcnOption, AccEcnOrder};
 
 use crate::ecn::negotiation::handshake_ace;
 use crate::segment::Ecn;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// r.cep and s.cep begin here (section 3.2.1), so that an ACE field of zero is seldom a true one.
 pub(crate) const FIRST_CEP: u32 = 5;
@@ -32,7 +32,7 @@ pub(crate) struct OptionPolicy {
     pub(crate) beacon: u8,
     pub(crate) now: Instant,
     /// The round trip; zero if unknown.
-    pub(crate) srtt: Duration,
+    pub(crate) srtt: Nanos,
 }
 
 /// Whether the next packet has an option.
@@ -161,8 +161,8 @@ impl Received {
     }
 
     fn is_beacon_due(&self, policy: &OptionPolicy) -> bool {
-        let share = policy.srtt.checked_div(policy.beacon.into());
-        share.is_some_and(|share| policy.now.since(self.reported_at) >= share)
+        let beacon = u32::from(policy.beacon);
+        beacon > 0 && policy.now.nanos_since(self.reported_at) >= policy.srtt / beacon
     }
 
     /// By how much the counters have grown since an option last told of them.

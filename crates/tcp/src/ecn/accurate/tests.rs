@@ -327,7 +327,7 @@ fn sparing_options_come_with_marks_changes_and_many_bytes() {
     assert_eq!(seen, [false, false, true, true, true, false, false], "two after each change");
     let mut received = Received::new();
     let policy =
-        OptionPolicy { level: 1, beacon: 0, now: Instant::ZERO, srtt: crate::Duration::ZERO };
+        OptionPolicy { level: 1, beacon: 0, now: Instant::ZERO, srtt: crate::time::Nanos::ZERO };
     received.on_packets(Ecn::Ect0, 1, (1 << 22) - 1);
     assert_eq!(received.wants_option(&policy), Want::None);
     received.on_packets(Ecn::Ect0, 1, 1);
@@ -343,7 +343,7 @@ fn the_beacon_sends_options_every_part_of_a_round_trip() {
         level: 1,
         beacon,
         now: Instant::from_millis(millis),
-        srtt: crate::Duration::from_millis(90),
+        srtt: crate::time::Nanos::from_millis(90),
     };
     received.on_sent(Instant::from_millis(1000), option(1, 0, 1).as_ref());
     assert_eq!(received.wants_option(&at(1029, 3)), Want::None);

@@ -2,12 +2,9 @@
 
 use alloc::boxed::Box;
 
-use plimsoll_buf::Slices;
-use plimsoll_wire::tcp::FastOpenOption;
+use plimsoll_buf::{Pool, Slices};
 
-use super::{
-    BAD_SYN_ACK_RTO, BLACKHOLE_TIMEOUTS, FastOpen, FastOpenClient, FastOpenOutcome, OPTION_SPACE,
-};
+use super::{BAD_SYN_ACK_RTO, FastOpen, FastOpenClient, FastOpenOutcome, OPTION_SPACE};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
@@ -45,7 +42,8 @@ impl Connection {
         self.path.peer_mss = known.mss.filter(|_| known.data).unwrap_or(advmss);
         self.sync_mss(cx);
         let room = usize::from(self.snd.mss()).saturating_sub(OPTION_SPACE);
-        let payload = if known.data { self.copy_syn_data(parts, room) } else { Slices::new() };
+        let payload =
+            if known.data { copy_syn_data(&self.pool, parts, room) } else { Slices::new() };
         let taken = payload.len();
         let no_cookie = !known.data;
         self.fast_open = Some(Box::new(FastOpenClient {
@@ -77,35 +75,6 @@ impl Connection {
     /// What this open taught, once. To be asked after [`poll_event`](Self::poll_event).
     pub fn poll_fast_open(&mut self) -> Option<FastOpenOutcome> {
         self.fast_open.as_mut()?.outcome.take()
-    }
-
-    /// Copies what fits into `room` bytes.
-    fn copy_syn_data(&self, parts: &[&[u8]], room: usize) -> Slices {
-        let asked = parts.iter().map(|part| part.len()).sum::<usize>();
-        let mut payload = Slices::new();
-        let mut left = asked.min(room);
-        if left == 0 {
-            return payload;
-        }
-        let mut writer = self.pool.chunk(left);
-        for part in parts {
-            let count = part.len().min(left).min(writer.remaining());
-            if count == 0 {
-                continue;
-            }
-            // Slices of one chunk merge, so there is room for all of them.
-            if payload.push(writer.append(&part[..count])).is_err() {
-                break;
-            }
-            left -= count;
-        }
-        payload
-    }
-
-    /// The option of the SYN that leaves now. A SYN that is sent again has none.
-    pub(crate) fn fast_open_option(&self) -> Option<FastOpenOption> {
-        let first = self.state == State::SynSent && self.handshake.sent == 0;
-        self.fast_open.as_ref().filter(|_| first)?.params.option
     }
 
     /// The data of the SYN that has just been made (called by `output/`).
@@ -209,38 +178,27 @@ impl Connection {
             self.timers.arm(Timer::Retransmit, cx.now + BAD_SYN_ACK_RTO);
         }
     }
+}
 
-    /// The `timeouts`-th retransmission timeout in a row, counted from zero; `expired` if it is the
-    /// last one. Middleboxes may swallow a connection that began with Fast Open.
-    pub(crate) fn note_fast_open_timeout(&mut self, timeouts: u8, expired: bool) {
-        let Some(open) = &mut self.fast_open else { return };
-        let likely = timeouts == BLACKHOLE_TIMEOUTS || (timeouts < BLACKHOLE_TIMEOUTS && expired);
-        if likely && (open.offered || open.sent > 0) {
-            open.outcome = Some(FastOpenOutcome::Blackhole);
+/// Copies what fits into `room` bytes.
+fn copy_syn_data(pool: &Pool, parts: &[&[u8]], room: usize) -> Slices {
+    let asked = parts.iter().map(|part| part.len()).sum::<usize>();
+    let mut payload = Slices::new();
+    let mut left = asked.min(room);
+    if left == 0 {
+        return payload;
+    }
+    let mut writer = pool.chunk(left);
+    for part in parts {
+        let count = part.len().min(left).min(writer.remaining());
+        if count == 0 {
+            continue;
         }
-    }
-
-    /// The connection has come to its end: a lone FIN without the data before it looks like a
-    /// middlebox that swallowed that data. Data that came says more than a last timeout (script
-    /// `fast_open/timeout_after_data`).
-    pub(crate) fn judge_fast_open(&mut self) {
-        let arrived = self.rcv.stats().segs > 0;
-        let lone_fin = self.rcv.awaits_data_before_fin() && !arrived;
-        let Some(open) = self.fast_open.as_mut().filter(|open| open.offered) else { return };
-        if lone_fin {
-            open.outcome = Some(FastOpenOutcome::Blackhole);
-        } else if arrived && open.params.probing {
-            open.outcome = Some(FastOpenOutcome::Works);
+        // Slices of one chunk merge, so there is room for all of them.
+        if payload.push(writer.append(&part[..count])).is_err() {
+            break;
         }
+        left -= count;
     }
-
-    /// `tcpi_fastopen_client_fail`.
-    pub(crate) fn fast_open_failure(&self) -> u8 {
-        self.fast_open.as_ref().map_or(0, |open| open.failure)
-    }
-
-    /// Bytes of heap that the open holds.
-    pub(crate) fn fast_open_bytes(&self) -> usize {
-        self.fast_open.as_ref().map_or(0, |_| size_of::<FastOpenClient>())
-    }
+    payload
 }

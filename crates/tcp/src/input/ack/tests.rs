@@ -281,7 +281,7 @@ fn an_ack_gives_a_sample_and_stops_the_timer() {
     trace.wait(50);
     trace.ack(MSS, &[]);
     let srtt = trace.conn.snd.recovery().rtt().srtt().expect("a sample");
-    assert_eq!(srtt.get(), Duration::from_micros(100_000 - 50_000 / 8));
+    assert_eq!(srtt.to_duration(), Duration::from_micros(100_000 - 50_000 / 8));
     assert!(trace.conn.timers.is_armed(Timer::Retransmit));
     trace.ack(2 * MSS, &[]);
     assert!(!trace.conn.timers.is_armed(Timer::Retransmit));

@@ -5,6 +5,7 @@ use std::string::{String, ToString};
 use super::*;
 use crate::config::SetOption;
 use crate::testing::{Setup, Trace};
+use crate::time::Duration;
 
 fn logged(setup: Setup) -> Trace {
     let mut t = Trace::established(setup);

@@ -217,7 +217,7 @@ fn without_an_answer_the_ack_leaves_when_the_reader_comes_back_or_soon() {
     let mut t = request_for_a_reader();
     let before = t.now;
     t.sleep();
-    assert_eq!(t.now.since(before), crate::recv::delayed_ack::READER_DELAY);
+    assert_eq!(t.now.nanos_since(before), crate::recv::delayed_ack::READER_DELAY);
     t.expect(". 11:11 ack 3001");
     assert_eq!(t.count(Counter::AckReaderLate), 1);
 }

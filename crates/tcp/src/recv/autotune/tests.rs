@@ -2,7 +2,7 @@
 
 use super::*;
 
-const RTT: Duration = Duration::from_millis(10);
+const RTT: Nanos = Nanos::from_millis(10);
 
 fn taken(millis: u64, count: usize, left: usize) -> Taken {
     Taken { now: Instant::from_millis(millis), count, left, srtt: RTT }
@@ -36,7 +36,7 @@ fn a_slow_reader_needs_no_buffer() {
 #[test]
 fn without_a_round_trip_nothing_is_known() {
     let mut tune = tuned();
-    let read = Taken { srtt: Duration::ZERO, ..taken(1000, 1 << 20, 0) };
+    let read = Taken { srtt: Nanos::ZERO, ..taken(1000, 1 << 20, 0) };
     assert_eq!(tune.on_read(read), None);
 }
 
@@ -44,7 +44,7 @@ fn without_a_round_trip_nothing_is_known() {
 fn a_short_round_trip_gives_less_room_for_growth() {
     // Round trip in microseconds, what is wanted after 20,000 bytes instead of 10,000.
     for (micros, want) in [(50, 42_000), (500, 60_000), (1000, 80_000), (20_000, 80_000)] {
-        assert_eq!(wanted(20_000, 10_000, Duration::from_micros(micros)), want, "{micros}");
+        assert_eq!(wanted(20_000, 10_000, Nanos::from_micros(micros)), want, "{micros}");
     }
 }
 
@@ -57,7 +57,7 @@ fn windows_only_shorten_the_estimate() {
         now += millis;
         let seq = SeqNum(tune.rtt_seq.0 + 1000);
         tune.on_data(Instant::from_millis(now), seq, seq);
-        assert_eq!(tune.rtt(), Duration::from_millis(rtt), "{millis}");
+        assert_eq!(tune.rtt(), Nanos::from_millis(rtt), "{millis}");
     }
 }
 
@@ -74,8 +74,8 @@ fn echoes_lengthen_it_only_if_the_reader_keeps_up() {
         (5, 10, false, 10_000, "the path has become shorter"),
     ];
     for (echo, millis, idle, rtt, name) in cases {
-        tune.on_echo(echo, Duration::from_millis(millis), idle);
-        assert_eq!(tune.rtt(), Duration::from_micros(rtt), "{name}");
+        tune.on_echo(echo, Nanos::from_millis(millis), idle);
+        assert_eq!(tune.rtt(), Nanos::from_micros(rtt), "{name}");
     }
 }
 

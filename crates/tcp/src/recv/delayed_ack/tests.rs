@@ -2,6 +2,7 @@ use super::*;
 use crate::counters::Counters;
 use crate::route::RouteMetrics;
 use crate::segment::Below;
+use crate::time::Duration;
 
 const MSS: u32 = 1000;
 
@@ -13,7 +14,7 @@ fn arrival(unacked: u32) -> Arrival {
         full_push: false,
         wakes: Reader::Absent,
         hole: false,
-        rto: Duration::from_millis(300),
+        rto: Nanos::from_millis(300),
     }
 }
 
@@ -299,7 +300,7 @@ fn only_acks_that_say_something_new_count_as_quick() {
 }
 
 fn disorder(millis: u64) -> Disorder {
-    Disorder { sack: true, rtt: Duration::from_millis(millis), third: false }
+    Disorder { sack: true, rtt: Nanos::from_millis(millis), third: false }
 }
 
 #[test]
@@ -311,7 +312,7 @@ fn behind_the_third_duplicate_acks_are_compressed() {
         assert_eq!(acks.due(Instant::ZERO), Some(AckReason::OutOfOrder));
         assert_eq!(sent(&mut acks), 0);
     }
-    let until = Instant::ZERO + Duration::from_micros(500);
+    let until = Instant::ZERO + Nanos::from_micros(500);
     for _ in 0..44 {
         acks.on_disorder(Instant::ZERO, &config, disorder(10));
         assert_eq!(acks.decision(), AckDecision::Compress(until));

@@ -8,7 +8,7 @@ fn rates() {
         cwnd: 10_000,
         ssthresh: u32::MAX,
         in_flight: 0,
-        srtt: Duration::from_millis(10),
+        srtt: Nanos::from_millis(10),
         ratios: (200, 120),
     };
     let cases = [
@@ -17,7 +17,7 @@ fn rates() {
         (Pace { ssthresh: 20_002, ..pace }, 2_000_000, "not yet"),
         (Pace { in_flight: 20_000, ..pace }, 4_000_000, "what is in flight counts"),
         (Pace { ratios: (100, 100), ..pace }, 1_000_000, "the settings"),
-        (Pace { srtt: Duration::ZERO, ..pace }, u64::MAX, "nothing is known"),
+        (Pace { srtt: Nanos::ZERO, ..pace }, u64::MAX, "nothing is known"),
         (Pace { cwnd: u32::MAX, ..pace }, 515_396_075_400, "no overflow"),
     ];
     for (pace, rate, name) in cases {
@@ -28,7 +28,7 @@ fn rates() {
 #[test]
 fn departures() {
     let at = Instant::from_millis(100);
-    let ms = Duration::from_millis;
+    let ms = Nanos::from_millis;
     // How late, bytes, rate, when the next one may leave.
     let cases = [
         (ms(0), 1000, 100_000, 110, "as long as the bytes take"),

@@ -244,7 +244,7 @@ impl Run<'_> {
         let (now, facts) = (self.cx.now, &self.facts);
         // Karn: it is not known which copy was acknowledged.
         let acked = facts.acked.acked_sent.filter(|_| !facts.acked.retransmitted);
-        let since = |at: Instant| now.since(at);
+        let since = |at: Instant| now.nanos_since(at);
         let echo = facts.tsecr.filter(|_| facts.advanced);
         let sample = match (acked, facts.sacked.sacked_sent) {
             (Some((first, _)), Some((_, last))) => Some((since(first), since(last))),

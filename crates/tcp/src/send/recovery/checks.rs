@@ -3,7 +3,7 @@
 
 use plimsoll_wire::SeqNum;
 
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// Where the number of an ACK lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +58,7 @@ impl WindowView {
 /// Whether a pure ACK that PAWS rejects was merely overtaken by another one, so that its blocks
 /// still count. It has no data, SYN, FIN or RST, its numbers are RCV.NXT and SND.UNA, and its
 /// TSval is `age` behind TS.Recent. `rto` is the timeout with backoff.
-pub(crate) fn is_overtaken(
-    window: &WindowView,
-    rcv_nxt: SeqNum,
-    age: Duration,
-    rto: Duration,
-) -> bool {
+pub(crate) fn is_overtaken(window: &WindowView, rcv_nxt: SeqNum, age: Nanos, rto: Nanos) -> bool {
     window.seq == rcv_nxt
         && window.ack == window.snd_una
         && !window.brings_window()
@@ -120,7 +115,7 @@ mod tests {
 
     #[test]
     fn overtaken_acks() {
-        let rto = Duration::from_millis(250);
+        let rto = Nanos::from_millis(250);
         let cases = [
             (view(), 300, true, "1.2 RTO"),
             (view(), 301, false, "older"),
@@ -129,7 +124,7 @@ mod tests {
             (WindowView { ack: UNA - 1, ..view() }, 1, false, "another acknowledgement"),
         ];
         for (view, millis, expected, name) in cases {
-            let age = Duration::from_millis(millis);
+            let age = Nanos::from_millis(millis);
             assert_eq!(is_overtaken(&view, SeqNum(7), age, rto), expected, "{name}");
         }
     }

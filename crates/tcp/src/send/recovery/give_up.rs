@@ -10,19 +10,19 @@
 use super::rto_bounds::RtoBounds;
 use super::view::ConnView;
 use crate::config::Config;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// The first of the timeouts from which the time follows.
-const FIRST_TIMEOUT: Duration = Duration::from_millis(200);
+const FIRST_TIMEOUT: Nanos = Nanos::from_millis(200);
 
 /// Timeouts of an orphan if `tcp_orphan_retries` is 0.
 const ORPHAN_RETRIES: u8 = 8;
 
 /// How long timeouts that double from `first` to `most` take until the `last`, counted from 0, is
 /// over.
-pub(crate) fn time_of_timeouts(first: Duration, last: u8, most: Duration) -> Duration {
+pub(crate) fn time_of_timeouts(first: Nanos, last: u8, most: Nanos) -> Nanos {
     let mut timeout = first.min(most);
-    let mut sum = Duration::ZERO;
+    let mut sum = Nanos::ZERO;
     for _ in 0..=last {
         sum += timeout;
         timeout = (timeout * 2).min(most);
@@ -34,12 +34,12 @@ pub(crate) fn time_of_timeouts(first: Duration, last: u8, most: Duration) -> Dur
 /// retransmission or timeout, and the timeout is `rto`, within `bounds`.
 pub(super) fn is_over(
     conn: &ConnView,
-    (now, trying): (Instant, Duration),
-    (rto, bounds): (Duration, RtoBounds),
+    (now, trying): (Instant, Nanos),
+    (rto, bounds): (Nanos, RtoBounds),
     config: &Config,
 ) -> bool {
     let peer = &conn.peer;
-    let heard = now.since(peer.last_heard) <= bounds.max;
+    let heard = now.nanos_since(peer.last_heard) <= bounds.max;
     if conn.wnd == 0 && !peer.orphan && heard {
         return false;
     }
@@ -57,7 +57,7 @@ pub(super) fn is_over(
 
 /// Whether retransmission has gone on for R1 (RFC 9293, section 3.8.3), which is `tcp_retries1` as
 /// R2 is `tcp_retries2`.
-pub(super) fn passed_r1(trying: Duration, bounds: RtoBounds, config: &Config) -> bool {
+pub(super) fn passed_r1(trying: Nanos, bounds: RtoBounds, config: &Config) -> bool {
     trying >= time_of_timeouts(FIRST_TIMEOUT, config.tcp_retries1, bounds.max)
 }
 
@@ -82,7 +82,11 @@ mod tests {
         let config = Config::default();
         let cases = [(0, 200), (3, 3_000), (8, 102_200), (15, 924_600)];
         for (last, millis) in cases {
-            let time = time_of_timeouts(config.tcp_rto_min, last, config.tcp_rto_max);
+            let time = time_of_timeouts(
+                Nanos::from(config.tcp_rto_min),
+                last,
+                Nanos::from(config.tcp_rto_max),
+            );
             assert_eq!(time.as_millis(), millis, "{last}");
         }
     }
@@ -91,10 +95,10 @@ mod tests {
     fn who_is_given_up() {
         let config = Config::default();
         let now = Instant::from_millis(10_000_000);
-        let rto = config.tcp_rto_max;
+        let rto = Nanos::from(config.tcp_rto_max);
         let old = PeerView { last_heard: Instant::ZERO, ..PeerView::default() };
         let fresh = PeerView { last_heard: now, ..old };
-        let timed = PeerView { user_timeout: Some(Duration::from_secs(7)), ..old };
+        let timed = PeerView { user_timeout: Some(Nanos::from_secs(7)), ..old };
         let orphan = PeerView { orphan: true, ..old };
         let soft = PeerView { soft_error: true, ..orphan };
         // The peer, its window, the RTO in seconds, milliseconds of trying that are too long.
@@ -111,10 +115,10 @@ mod tests {
         ];
         for (peer, wnd, secs, limit, name) in cases {
             let conn = ConnView { peer, wnd, ..conn_view() };
-            let rto = rto.min(Duration::from_secs(secs));
+            let rto = rto.min(Nanos::from_secs(secs));
             let bounds = RtoBounds::of_settings(&config);
             let over = |millis| {
-                let trying = Duration::from_millis(millis);
+                let trying = Nanos::from_millis(millis);
                 is_over(&conn, (now, trying), (rto, bounds), &config)
             };
             match limit {

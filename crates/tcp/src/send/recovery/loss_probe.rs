@@ -2,13 +2,13 @@
 
 use plimsoll_wire::SeqNum;
 
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// How much later than two round trips a probe leaves at least.
-const LEAST_DELAY: Duration = Duration::from_millis(2);
+const LEAST_DELAY: Nanos = Nanos::from_millis(2);
 
 /// When a probe leaves if there is no round trip yet.
-const PTO_WITHOUT_SRTT: Duration = Duration::from_secs(1);
+const PTO_WITHOUT_SRTT: Nanos = Nanos::from_secs(1);
 
 /// What a probe carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl LossProbe {
 }
 
 /// PTO before its bound, for `outstanding` segments (RFC 8985, section 7.2).
-pub(super) fn pto(srtt: Option<Duration>, outstanding: u32, rto_min: Duration) -> Duration {
+pub(super) fn pto(srtt: Option<Nanos>, outstanding: u32, rto_min: Nanos) -> Nanos {
     let Some(srtt) = srtt else { return PTO_WITHOUT_SRTT };
     // A peer may delay the ACK of one segment.
     srtt * 2 + if outstanding == 1 { rto_min } else { LEAST_DELAY }
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn probe_timeouts() {
-        let rto_min = Duration::from_millis(200);
-        let srtt = Some(Duration::from_millis(50));
+        let rto_min = Nanos::from_millis(200);
+        let srtt = Some(Nanos::from_millis(50));
         let cases = [(None, 5, 1000), (srtt, 1, 300), (srtt, 2, 102)];
         for (srtt, outstanding, millis) in cases {
             assert_eq!(pto(srtt, outstanding, rto_min).as_millis(), millis);

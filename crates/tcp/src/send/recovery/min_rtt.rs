@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::time::{Duration, Instant, Nanos, nanos};
+use crate::time::{Instant, Nanos};
 
 /// Samples that are kept.
 const KEPT: usize = 3;
@@ -34,19 +34,19 @@ impl MinRtt {
 
     /// The least round trip, if there was a sample.
     pub(super) fn get(&self) -> Option<Nanos> {
-        self.kept.first().map(|sample| Nanos::new(sample.rtt))
+        self.kept.first().map(|sample| Nanos::from_nanos(sample.rtt))
     }
 
     /// Takes a sample.
-    pub(super) fn update(&mut self, now: Instant, rtt: Duration, window: Duration) {
-        let rtt = nanos(rtt);
+    pub(super) fn update(&mut self, now: Instant, rtt: Nanos, window: Nanos) {
+        let rtt = rtt.as_nanos();
         let before = self.kept.len();
         self.kept.retain(|sample| sample.rtt < rtt);
         let undercut = self.kept.len() < before;
         if undercut || self.is_due(now, window) {
             self.kept.push(Sample { at: now, rtt });
         }
-        while self.kept.first().is_some_and(|first| now.since(first.at) > window) {
+        while self.kept.first().is_some_and(|first| now.nanos_since(first.at) > window) {
             self.kept.remove(0);
             if self.kept.len() < KEPT && self.kept.last().is_none_or(|last| last.at != now) {
                 self.kept.push(Sample { at: now, rtt });
@@ -55,9 +55,9 @@ impl MinRtt {
     }
 
     /// Whether a sample that is longer than all that are kept is kept as well.
-    fn is_due(&self, now: Instant, window: Duration) -> bool {
+    fn is_due(&self, now: Instant, window: Nanos) -> bool {
         let Some(first) = self.kept.first() else { return true };
-        let age = now.since(first.at);
+        let age = now.nanos_since(first.at);
         match self.kept.len() {
             1 => age > window / 4,
             2 => age > window / 2,
@@ -70,17 +70,13 @@ impl MinRtt {
 mod tests {
     use super::*;
 
-    const WINDOW: Duration = Duration::from_secs(300);
+    const WINDOW: Nanos = Nanos::from_secs(300);
 
     /// Takes samples of (second, milliseconds), and returns what is least after the last of them.
     fn least(samples: &[(u64, u64)]) -> u64 {
         let mut least = MinRtt::new();
         for &(second, millis) in samples {
-            least.update(
-                Instant::from_millis(second * 1000),
-                Duration::from_millis(millis),
-                WINDOW,
-            );
+            least.update(Instant::from_millis(second * 1000), Nanos::from_millis(millis), WINDOW);
         }
         least.get().map_or(0, |rtt| rtt.as_micros() / 1000)
     }
@@ -110,12 +106,12 @@ mod tests {
         let mut seed = 1_u64;
         for second in 0..2000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let rtt = Duration::from_millis(1 + (seed >> 40) % 100);
+            let rtt = Nanos::from_millis(1 + (seed >> 40) % 100);
             let now = Instant::from_millis(second * 1000);
             least.update(now, rtt, WINDOW);
-            assert!(least.get().is_some_and(|found| found.get() <= rtt), "not above the sample");
+            assert!(least.get().is_some_and(|found| found <= rtt), "not above the sample");
             assert!(least.kept.is_sorted_by(|a, b| a.at < b.at && a.rtt < b.rtt));
-            assert!(least.kept.iter().all(|sample| now.since(sample.at) <= WINDOW));
+            assert!(least.kept.iter().all(|sample| now.nanos_since(sample.at) <= WINDOW));
         }
     }
 }

@@ -100,7 +100,7 @@ use plimsoll_wire::SeqNum;
 use super::scoreboard::Scoreboard;
 use crate::config::Config;
 use crate::serial::Serial;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 use loss_probe::LossProbe;
 use prr::Prr;
 use rack::Rack;
@@ -238,7 +238,7 @@ impl Recovery {
     }
 
     /// The timeout, with backoff (`tcpi_rto`).
-    pub(crate) fn rto(&self, config: &Config) -> Duration {
+    pub(crate) fn rto(&self, config: &Config) -> Nanos {
         self.rtt.rto(config)
     }
 

@@ -9,13 +9,13 @@ use plimsoll_wire::SeqNum;
 use super::min_rtt::MinRtt;
 use super::rto_bounds::{OwnRtoBounds, RtoBounds};
 use crate::config::Config;
-use crate::time::{Duration, Instant, Nanos, nanos};
+use crate::time::{Instant, Nanos};
 
 /// The timeout before anything is known (RFC 6298, section 2.1).
-const INITIAL_RTO: Duration = Duration::from_secs(1);
+const INITIAL_RTO: Nanos = Nanos::from_secs(1);
 
 /// The timeout after a handshake that gave no sample (RFC 6298, section 5.7).
-const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+const RTO_AFTER_LOST_SYN: Nanos = Nanos::from_secs(3);
 
 /// The backoff does not go beyond this.
 const MAX_BACKOFF: u8 = 31;
@@ -115,29 +115,29 @@ impl RttEstimator {
     pub(super) fn on_sample(
         &mut self,
         now: Instant,
-        (rtt, newest): (Duration, Duration),
+        (rtt, newest): (Nanos, Nanos),
         bounds: (SeqNum, SeqNum),
         config: &Config,
     ) {
-        let rto_min = nanos(self.bounds(config).min);
-        let sample = nanos(rtt).max(1);
+        let rto_min = self.bounds(config).min.as_nanos();
+        let sample = rtt.as_nanos().max(1);
         match &mut self.estimate {
             Some(estimate) => estimate.update(sample, rto_min, bounds),
             None => self.estimate = Some(Estimate::first(sample, rto_min, bounds.1)),
         }
-        let newest = newest.max(Duration::from_nanos(1));
-        self.least.update(now, newest, config.tcp_min_rtt_wlen);
+        let newest = newest.max(Nanos::from_nanos(1));
+        self.least.update(now, newest, Nanos::from(config.tcp_min_rtt_wlen));
         self.backoff = 0;
     }
 
     /// SRTT, if there was a sample.
     pub(crate) fn srtt(&self) -> Option<Nanos> {
-        self.estimate.map(|estimate| Nanos::new(estimate.srtt_x8 / 8))
+        self.estimate.map(|estimate| Nanos::from_nanos(estimate.srtt_x8 / 8))
     }
 
     /// MDEV, which `TCP_INFO` shows as the variation; zero before the first sample.
-    pub(crate) fn mdev(&self) -> Duration {
-        Duration::from_nanos(self.estimate.map_or(0, |estimate| estimate.mdev_x4 / 4))
+    pub(crate) fn mdev(&self) -> Nanos {
+        Nanos::from_nanos(self.estimate.map_or(0, |estimate| estimate.mdev_x4 / 4))
     }
 
     /// The least round trip of the last `tcp_min_rtt_wlen`, if there was a sample.
@@ -146,7 +146,7 @@ impl RttEstimator {
     }
 
     /// The timeout without backoff.
-    pub(crate) fn rto_without_backoff(&self, config: &Config) -> Duration {
+    pub(crate) fn rto_without_backoff(&self, config: &Config) -> Nanos {
         let Some(estimate) = self.estimate else {
             let lost_syn = self.handshake_without_sample;
             let rto = if lost_syn { RTO_AFTER_LOST_SYN } else { INITIAL_RTO };
@@ -154,14 +154,14 @@ impl RttEstimator {
         };
         let rto = (estimate.srtt_x8 / 8).saturating_add(estimate.variation);
         let bounds = self.bounds(config);
-        Duration::from_nanos(rto).max(bounds.min).min(bounds.max)
+        Nanos::from_nanos(rto).max(bounds.min).min(bounds.max)
     }
 
     /// The timeout (RFC 6298: RTO), with backoff.
-    pub(crate) fn rto(&self, config: &Config) -> Duration {
-        let base = nanos(self.rto_without_backoff(config));
+    pub(crate) fn rto(&self, config: &Config) -> Nanos {
+        let base = self.rto_without_backoff(config).as_nanos();
         let rto = base.saturating_mul(1 << self.backoff);
-        Duration::from_nanos(rto).min(self.bounds(config).max)
+        Nanos::from_nanos(rto).min(self.bounds(config).max)
     }
 
     /// The exponent of the timeout, 0 to 31.
@@ -193,6 +193,7 @@ impl RttEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Duration;
 
     const MS: u64 = 1_000_000;
 
@@ -201,7 +202,7 @@ mod tests {
         let mut rtt = RttEstimator::new();
         for (index, &millis) in samples.iter().enumerate() {
             let una = SeqNum(1000 * index as u32);
-            let sample = Duration::from_millis(millis);
+            let sample = Nanos::from_millis(millis);
             rtt.on_sample(
                 Instant::from_millis(index as u64),
                 (sample, sample),
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn timeouts() {
         let config = Config::default();
-        let cases: [(&[u64], u128, &str); 5] = [
+        let cases: [(&[u64], u64, &str); 5] = [
             (&[], 1_000_000, "before a sample"),
             (&[50], 250_000, "SRTT and 200 ms at least"),
             (&[500], 1_500_000, "the first sample is its own variation twice over"),
@@ -234,20 +235,20 @@ mod tests {
     fn deviation_rises_slowly_when_the_round_trip_falls() {
         let rtt = after(&[80, 8]);
         // SRTT 80, MDEV 40, err 72: 4 MDEV = 160 + 32/8, and SRTT falls by 9.
-        assert_eq!(rtt.mdev(), Duration::from_nanos(41 * MS));
-        assert_eq!(rtt.srtt(), Some(Nanos::new(71 * MS)));
+        assert_eq!(rtt.mdev(), Nanos::from_nanos(41 * MS));
+        assert_eq!(rtt.srtt(), Some(Nanos::from_nanos(71 * MS)));
         let rtt = after(&[80, 152]);
-        assert_eq!(rtt.mdev(), Duration::from_nanos(48 * MS), "and by a quarter when it rises");
+        assert_eq!(rtt.mdev(), Nanos::from_nanos(48 * MS), "and by a quarter when it rises");
     }
 
     #[test]
     fn variation_rises_at_once() {
         let mut rtt = after(&[100]);
         let bounds = (SeqNum(0), SeqNum(5000));
-        let sample = (Duration::from_millis(500), Duration::from_millis(500));
+        let sample = (Nanos::from_millis(500), Nanos::from_millis(500));
         rtt.on_sample(Instant::from_millis(1), sample, bounds, &Config::default());
         // 4 MDEV = 200 + (400 - 50) = 550; SRTT = 150.
-        assert_eq!(rtt.rto(&Config::default()), Duration::from_millis(700));
+        assert_eq!(rtt.rto(&Config::default()), Nanos::from_millis(700));
     }
 
     #[test]
@@ -255,12 +256,12 @@ mod tests {
         let config = Config::default();
         let mut rtt = after(&[50]);
         rtt.back_off();
-        assert_eq!(rtt.rto(&config), Duration::from_millis(500));
+        assert_eq!(rtt.rto(&config), Nanos::from_millis(500));
         for _ in 0..40 {
             rtt.back_off();
         }
-        assert_eq!((rtt.backoff(), rtt.rto(&config)), (31, config.tcp_rto_max));
-        let sample = (Duration::from_millis(50), Duration::from_millis(50));
+        assert_eq!((rtt.backoff(), rtt.rto(&config)), (31, Nanos::from(config.tcp_rto_max)));
+        let sample = (Nanos::from_millis(50), Nanos::from_millis(50));
         rtt.on_sample(Instant::ZERO, sample, (SeqNum(9), SeqNum(9)), &config);
         assert_eq!(rtt.backoff(), 0, "a sample ends it");
     }
@@ -271,14 +272,14 @@ mod tests {
         let (min, max) = (Some(Duration::from_millis(5)), Some(Duration::from_millis(900)));
         let mut rtt = after(&[]);
         rtt.set_own_bounds(OwnRtoBounds::new(min, max));
-        assert_eq!(rtt.rto(&config), Duration::from_millis(900), "before a sample");
-        let sample = (Duration::from_millis(1), Duration::from_millis(1));
+        assert_eq!(rtt.rto(&config), Nanos::from_millis(900), "before a sample");
+        let sample = (Nanos::from_millis(1), Nanos::from_millis(1));
         rtt.on_sample(Instant::ZERO, sample, (SeqNum(0), SeqNum(0)), &config);
-        assert_eq!(rtt.rto(&config), Duration::from_millis(6), "SRTT and V");
+        assert_eq!(rtt.rto(&config), Nanos::from_millis(6), "SRTT and V");
         (0..20).for_each(|_| rtt.back_off());
-        assert_eq!(rtt.rto(&config), Duration::from_millis(900));
+        assert_eq!(rtt.rto(&config), Nanos::from_millis(900));
         rtt.set_own_bounds(OwnRtoBounds::new(None, None));
-        assert_eq!(rtt.rto(&config), config.tcp_rto_max);
+        assert_eq!(rtt.rto(&config), Nanos::from(config.tcp_rto_max));
     }
 
     #[test]
@@ -286,12 +287,12 @@ mod tests {
         let config = Config { tcp_rto_min: Duration::from_secs(2), ..Config::default() };
         let mut rtt = RttEstimator::new();
         rtt.on_handshake_without_sample();
-        assert_eq!(rtt.rto(&config), Duration::from_secs(3), "no sample from the handshake");
-        let sample = (Duration::ZERO, Duration::ZERO);
+        assert_eq!(rtt.rto(&config), Nanos::from_secs(3), "no sample from the handshake");
+        let sample = (Nanos::ZERO, Nanos::ZERO);
         rtt.on_sample(Instant::ZERO, sample, (SeqNum(0), SeqNum(0)), &config);
-        assert_eq!(rtt.srtt(), Some(Nanos::new(1)), "a sample is 1 ns at least");
-        assert_eq!(rtt.rto(&config), Duration::from_nanos(2_000_000_001));
+        assert_eq!(rtt.srtt(), Some(Nanos::from_nanos(1)), "a sample is 1 ns at least");
+        assert_eq!(rtt.rto(&config), Nanos::from_nanos(2_000_000_001));
         let config = Config { tcp_rto_max: Duration::from_millis(300), ..Config::default() };
-        assert_eq!(after(&[400]).rto(&config), Duration::from_millis(300));
+        assert_eq!(after(&[400]).rto(&config), Nanos::from_millis(300));
     }
 }

@@ -8,7 +8,7 @@ use super::{Recovery, RecoveryState};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::mtu::search::ProbeOutcome;
-use crate::time::Duration;
+use crate::time::Nanos;
 
 /// What a DSACK of the ACK said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(super) struct Facts {
     pub(super) delivered: u32,
     pub(super) newest: Option<Newest>,
     /// The RTT sample of what left last of what it covers, if it gave one.
-    pub(super) newest_rtt: Option<Duration>,
+    pub(super) newest_rtt: Option<Nanos>,
     /// What has become of the probe of the path MTU.
     pub(super) mtu_probe: Option<ProbeOutcome>,
     /// It undid a reduction.

@@ -42,7 +42,7 @@ pub(super) fn conn_view() -> ConnView {
         unsent: 0,
         unsent_fin: false,
         urgent: false,
-        pacing_delay: Duration::ZERO,
+        pacing_delay: Nanos::ZERO,
         paced: false,
         writer_waits: false,
         most_ranges: 1024,
@@ -159,7 +159,7 @@ impl Sender {
             rows: Vec::new(),
             config,
         };
-        let sample = (Some(Duration::from_millis(100)), false);
+        let sample = (Some(Nanos::from_millis(100)), false);
         sender.call(|rec, cx, conn, flight| rec.on_established(cx, conn, sample, flight.cc));
         sender
     }
@@ -187,7 +187,7 @@ impl Sender {
 
     /// So many milliseconds pass.
     pub(super) fn wait(&mut self, millis: u64) {
-        self.now += Duration::from_millis(millis);
+        self.now += Nanos::from_millis(millis);
     }
 
     pub(super) fn count(&self, counter: Counter) -> u64 {

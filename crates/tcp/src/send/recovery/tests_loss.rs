@@ -196,7 +196,7 @@ fn timestamps_give_the_round_trip_of_a_retransmission() {
     s.wait(50);
     s.on_ack(&ack(901).tsecr(400));
     assert_eq!(
-        (s.rec.rtt().backoff(), s.rec.rtt().min_rtt().map(|r| r.get().as_millis())),
+        (s.rec.rtt().backoff(), s.rec.rtt().min_rtt().map(|r| r.as_millis())),
         (0, Some(50))
     );
 }
@@ -455,7 +455,7 @@ fn a_silent_peer_is_given_up() {
 #[test]
 fn an_advance_stops_the_clock_of_giving_up() {
     let mut s = ten(sender_without_probes());
-    s.conn.peer.user_timeout = Some(Duration::from_millis(500));
+    s.conn.peer.user_timeout = Some(Nanos::from_millis(500));
     s.on_timer();
     s.wait(400);
     s.take(&ack(1001));
@@ -510,11 +510,11 @@ fn small_ranges_leave_together() {
 #[test]
 fn timers_of_a_paced_connection() {
     let mut s = sender_without_sack();
-    s.conn.pacing_delay = Duration::from_millis(7);
+    s.conn.pacing_delay = Nanos::from_millis(7);
     s.write(1000);
     assert_eq!(s.timer(), Some((Waits::Rto, 307)));
     let mut s = sender();
-    s.conn.pacing_delay = Duration::from_millis(7);
+    s.conn.pacing_delay = Nanos::from_millis(7);
     s.write(2000);
     assert_eq!(s.timer(), Some((Waits::Probe, 209)));
 }
@@ -676,9 +676,9 @@ fn a_window_that_is_not_used_shrinks_when_no_ack_comes() {
 fn handshakes_without_a_sample() {
     let mut s = sender();
     s.rec = Recovery::new(&s.config);
-    assert_eq!(s.rec.rto(&s.config), Duration::from_secs(1));
+    assert_eq!(s.rec.rto(&s.config), Nanos::from_secs(1));
     s.call(|rec, cx, conn, flight| rec.on_established(cx, conn, (None, true), flight.cc));
-    assert_eq!((s.rec.rto(&s.config), s.cc.cwnd()), (Duration::from_secs(3), 1));
+    assert_eq!((s.rec.rto(&s.config), s.cc.cwnd()), (Nanos::from_secs(3), 1));
     assert_eq!(s.rec.rtt().srtt(), None);
     s.rec.on_syn_retransmitted();
     s.rec.on_syn_delivered();
@@ -689,9 +689,9 @@ fn handshakes_without_a_sample() {
 fn backoff_is_shared_with_window_probes() {
     let mut s = sender_without_sack();
     s.rec.back_off();
-    assert_eq!(s.rec.rto(&s.config), Duration::from_millis(600));
+    assert_eq!(s.rec.rto(&s.config), Nanos::from_millis(600));
     s.rec.end_backoff();
-    assert_eq!(s.rec.rto(&s.config), Duration::from_millis(300));
+    assert_eq!(s.rec.rto(&s.config), Nanos::from_millis(300));
 }
 
 /// fast_open/recovery_after_lost_ack.
@@ -806,7 +806,7 @@ fn samples_of_the_round_trip() {
         let mut s = three_without_sample();
         s.take(&ack);
         let rtt = s.rec.rtt();
-        let millis = |time: Nanos| time.get().as_millis();
+        let millis = |time: Nanos| time.as_millis();
         let sample = rtt.srtt().map(millis).zip(rtt.min_rtt().map(millis));
         assert_eq!(sample, expected, "{name}");
     }
@@ -821,7 +821,7 @@ fn retransmissions_give_no_sample() {
         s.wait(50);
         s
     };
-    let srtt = |s: &Sender| s.rec.rtt().srtt().map(|srtt| srtt.get().as_millis());
+    let srtt = |s: &Sender| s.rec.rtt().srtt().map(|srtt| srtt.as_millis());
     let mut s = again();
     let since_third = s.now.as_millis() - 120;
     s.take(&ack(2001));

@@ -7,17 +7,17 @@ use super::view::{ConnView, Flight, TimerEffects};
 use super::{Permission, Recovery, RecoveryState, give_up};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::time::{Duration, Instant, Nanos};
+use crate::time::{Instant, Nanos};
 
 /// A deadline that has passed is this far ahead.
-const SOON: Duration = Duration::from_micros(1);
+const SOON: Nanos = Nanos::from_micros(1);
 
 /// A front that is still below us is looked at again after this time at the latest, and one that
 /// the queue below refuses after just this time.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Nanos = Nanos::from_millis(500);
 
 /// The least wait for a peer that has SACKed the front and not acknowledged it.
-const RENEGING_WAIT: Duration = Duration::from_millis(10);
+const RENEGING_WAIT: Nanos = Nanos::from_millis(10);
 
 /// The bits of `tcp_early_retrans` that ask for probes.
 const PROBES: core::ops::RangeInclusive<u8> = 3..=4;
@@ -56,7 +56,7 @@ impl RetransmitTimer {
 }
 
 impl Run<'_> {
-    fn rto(&self) -> Duration {
+    fn rto(&self) -> Nanos {
         self.rec.rtt.rto(self.cx.config)
     }
 
@@ -84,8 +84,8 @@ impl Run<'_> {
     fn after_pto(&self, rto: Instant) -> Instant {
         let outstanding = self.flight.board.packets_out();
         let rto_min = self.rec.rtt.bounds(self.cx.config).min;
-        let wait = pto(self.rec.rtt.srtt().map(Nanos::get), outstanding, rto_min);
-        let left = rto.since(self.cx.now);
+        let wait = pto(self.rec.rtt.srtt(), outstanding, rto_min);
+        let left = rto.nanos_since(self.cx.now);
         let bounded = if left.is_zero() { wait } else { wait.min(left) };
         self.cx.now + bounded + self.conn.pacing_delay
     }
@@ -110,14 +110,14 @@ impl Run<'_> {
     /// The ACK gave a sample, and SACKs something that left before the front last did.
     fn tells_of_front(&self) -> bool {
         let Some((lowest, _)) = self.facts.sacked.sacked_sent else { return false };
-        let age = |at: Instant| self.cx.now.since(at);
+        let age = |at: Instant| self.cx.now.nanos_since(at);
         let front = self.flight.board.front().map(|front| front.sent_at);
         self.facts.newest_rtt.is_some() && front.is_some_and(|front| age(front) < age(lowest))
     }
 
     /// Row A3: the peer may have taken back what it SACKed.
     pub(super) fn wait_for_reneging(&mut self) {
-        let half = self.rec.rtt.srtt().unwrap_or_default().get() / 2;
+        let half = self.rec.rtt.srtt().unwrap_or_default() / 2;
         self.rec.timer.set(Waits::Rto, self.cx.now + half.max(RENEGING_WAIT));
         self.facts.timer_started = true;
     }
@@ -178,7 +178,7 @@ impl Run<'_> {
             self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
         }
         let now = self.cx.now;
-        let trying = now.since(*self.rec.trying_since.get_or_insert(now));
+        let trying = now.nanos_since(*self.rec.trying_since.get_or_insert(now));
         let bounds = self.rec.rtt.bounds(self.cx.config);
         let asked = below || self.rec.retries > 0;
         if asked && give_up::is_over(self.conn, (now, trying), (self.rto(), bounds), self.cx.config)

@@ -10,7 +10,7 @@ use crate::handshake::TimestampState;
 use crate::mtu::search::{MtuProbe, ProbeOutcome};
 use crate::serial::Serial;
 use crate::state::State;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 /// What recovery changes beside itself. Both are the send half's.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct ConnView {
     /// Urgent data is outstanding.
     pub(crate) urgent: bool,
     /// How long what leaves next has to wait, if the connection is paced; else zero.
-    pub(crate) pacing_delay: Duration,
+    pub(crate) pacing_delay: Nanos,
     /// The connection is paced.
     pub(crate) paced: bool,
     /// A writer waits for space in the send buffer.
@@ -72,7 +72,7 @@ pub(crate) struct PeerView {
     /// An ICMP error that does not end the connection came last.
     pub(crate) soft_error: bool,
     /// TCP_USER_TIMEOUT, if it is on.
-    pub(crate) user_timeout: Option<Duration>,
+    pub(crate) user_timeout: Option<Nanos>,
     /// When a segment last came.
     pub(crate) last_heard: Instant,
 }

@@ -10,7 +10,7 @@ use super::{Recovery, RecoveryState};
 use crate::congestion::{AckSample, Backoff, Controller, CwrSign, Event, Lost, Sent, TailLoss};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::time::{Duration, Instant};
+use crate::time::{Instant, Nanos};
 
 impl Run<'_> {
     /// cwnd.
@@ -165,7 +165,7 @@ impl Run<'_> {
         let signs = self.flight.cc.on_ack(&AckSample {
             now: self.cx.now,
             rtt: facts.newest_rtt.filter(|rtt| !rtt.is_zero()),
-            srtt: self.rec.rtt.srtt().unwrap_or_default().get(),
+            srtt: self.rec.rtt.srtt().unwrap_or_default(),
             una: facts.una,
             nxt: self.conn.nxt,
             mss: self.conn.smss,
@@ -221,7 +221,7 @@ impl Recovery {
         &mut self,
         cx: &Context,
         conn: &ConnView,
-        (rtt, syn_lost): (Option<Duration>, bool),
+        (rtt, syn_lost): (Option<Nanos>, bool),
         cc: &mut Controller,
     ) {
         match rtt {
@@ -230,12 +230,12 @@ impl Recovery {
         }
         self.recovery_point = conn.una;
         self.last_departure = cx.now;
-        let srtt = self.rtt.srtt().unwrap_or_default().get();
+        let srtt = self.rtt.srtt().unwrap_or_default();
         cc.on_established((cx.now, conn.nxt), syn_lost, (conn.smss, srtt));
     }
 
     /// The handshake gave a round trip.
-    pub(crate) fn on_handshake_sample(&mut self, cx: &Context, conn: &ConnView, rtt: Duration) {
+    pub(crate) fn on_handshake_sample(&mut self, cx: &Context, conn: &ConnView, rtt: Nanos) {
         self.rtt.on_sample(cx.now, (rtt, rtt), (conn.una, conn.nxt), cx.config);
     }
 
@@ -243,7 +243,7 @@ impl Recovery {
     /// (RFC 5681, section 4.1), or is not validated any more (RFC 7661).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context, flight: Flight) {
         let since = self.last_departure.max(self.restarted_at);
-        let (idle, rto) = (cx.now.since(since), self.rtt.rto_without_backoff(cx.config));
+        let (idle, rto) = (cx.now.nanos_since(since), self.rtt.rto_without_backoff(cx.config));
         let restarts = flight.board.is_empty() && idle > rto;
         let asked = cx.config.tcp_slow_start_after_idle || flight.cc.is_validated_by_acks();
         if !restarts || !asked {
@@ -272,7 +272,7 @@ impl Recovery {
             departs: left.departs,
             last_sent: self.last_departure,
             mss: conn.smss,
-            srtt: self.rtt.srtt().unwrap_or_default().get(),
+            srtt: self.rtt.srtt().unwrap_or_default(),
             delivered: self.figures.delivered,
             segs,
             prior_in_flight,

@@ -51,7 +51,7 @@ pub(crate) struct RateSample {
 impl RateSample {
     /// Bytes per second (`RS.delivery_rate`), with segments of `mss` bytes.
     pub(crate) fn rate(&self, mss: u32) -> Option<u64> {
-        rate(self.delivered, self.interval?.as_u64(), mss)
+        rate(self.delivered, self.interval?.as_nanos(), mss)
     }
 }
 
@@ -218,8 +218,8 @@ impl RateSampler {
         let since_sent = ack.now.nanos_since(order.sent_at);
         let spans = (state.send_elapsed.nanos(), state.since_delivered.nanos());
         let known = spans.0.is_some() && spans.1.is_some();
-        let send_elapsed = Nanos::new(spans.0.unwrap_or(u64::MAX));
-        let ack_elapsed = Nanos::new(spans.1.unwrap_or_default()) + since_sent;
+        let send_elapsed = Nanos::from_nanos(spans.0.unwrap_or(u64::MAX));
+        let ack_elapsed = Nanos::from_nanos(spans.1.unwrap_or_default()) + since_sent;
         let interval = Some(send_elapsed.max(ack_elapsed))
             .filter(|&interval| known && ack.min_rtt.is_some_and(|least| least <= interval));
         let sample = RateSample {
@@ -239,7 +239,7 @@ impl RateSampler {
     /// A sample that the application limited counts only if it is higher than the last one.
     fn measure(&mut self, sample: &RateSample) {
         let Some(interval) = sample.interval else { return };
-        let nanos = interval.as_u64();
+        let nanos = interval.as_nanos();
         let last = &self.measured;
         let higher = u128::from(sample.delivered) * u128::from(last.nanos)
             >= u128::from(last.delivered) * u128::from(nanos);

@@ -11,7 +11,7 @@ use super::delivered::SackOutcome;
 use super::model::Model;
 use super::sack::Duplicates;
 use super::*;
-use crate::time::Duration;
+use crate::time::Nanos;
 
 const MSS: u32 = 10;
 /// The numbers wrap within every test.
@@ -578,8 +578,8 @@ fn an_empty_scoreboard_keeps_little() {
 fn what_left_earlier_than_what_arrived_is_lost_once_it_is_late() {
     let mut pair = ten();
     let newest = sent(ISS + 60, MSS, 8).xmit_order();
-    let rtt = Duration::from_millis(4);
-    let late = |sent_at| Instant::from_millis(8).since(sent_at) >= rtt;
+    let rtt = Nanos::from_millis(4);
+    let late = |sent_at| Instant::from_millis(8).nanos_since(sent_at) >= rtt;
     let left = pair.board.detect_loss(newest, late);
     assert_eq!(pair.board.lost_out(), 3, "those of 2, 3 and 4 ms");
     assert_eq!(left, Some(Instant::from_millis(7)));
