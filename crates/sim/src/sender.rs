@@ -78,8 +78,8 @@ pub(crate) struct Sender {
     /// The last thing that arrived was an ACK that left everything in order, and nothing has left
     /// since.
     quiet: bool,
-    /// A timer has sent new data, which may be a tail loss probe: bytes that are acknowledged when it
-    /// is. There is one probe at a time (RFC 8985, section 7.2).
+    /// A timer has sent new data, which may be a tail loss probe: bytes that are acknowledged when
+    /// it is. There is one probe at a time (RFC 8985, section 7.2).
     probe: Option<u64>,
 }
 

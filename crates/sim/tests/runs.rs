@@ -71,12 +71,11 @@ fn a_swarm_holds_and_does_not_depend_on_its_jobs() {
 /// does.
 #[test]
 fn rules_hold_where_they_were_too_strict() {
-    let plain = plimsoll_sim::draw::plain;
     for (seed, scenario) in [
         // Two reductions of which one ACK ends the first and begins the second.
-        (27_040, plain(27_040)),
+        (27_040, draw::plain(27_040)),
         // Packets that outlive their connection, whose chunks are large.
-        (29_194, plain(29_194)),
+        (29_194, draw::plain(29_194)),
         (4104, draw(4104)),
         // A tail loss probe of new data.
         (5175, draw(5175)),

@@ -96,8 +96,8 @@ impl Scripts {
             Ok(line) => line,
             Err(script) => return Ok(script),
         };
-        // What comes behind shows nothing, and nobody need follow: super-segments of the device that
-        // runs scripts may be cut in another way than the packets of the simulated host.
+        // What comes behind shows nothing, and nobody need follow: super-segments of the device
+        // that runs scripts may be cut in another way than the packets of the simulated host.
         let short = file.replace(".pkt", ".short.pkt");
         build.write(&short, &up_to(&build.read(file)?, line))?;
         if drill(build, 0, &short)? != Drilled::Passes

@@ -2,8 +2,8 @@
 //!
 //! The bound follows from what is there at the time: the buffers that open connections have now, as
 //! their settings and autotuning have made them, and the packets on the links. What grows without
-//! these growing is a leak, and exceeds it soon. A connection may be over while packets of it are on
-//! their way, which keep the whole chunks that its data was written into.
+//! these growing is a leak, and exceeds it soon. A connection may be over while packets of it are
+//! on their way, which keep the whole chunks that its data was written into.
 
 use plimsoll_stack::Stack;
 

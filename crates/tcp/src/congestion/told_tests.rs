@@ -93,7 +93,7 @@ fn an_ack_brings_its_sample() {
     assert_eq!((sample.una, sample.nxt), (ISS + 2001, ISS + 4001));
     assert_eq!((sample.delivered, sample.lost, sample.in_flight), (2, 0, 2));
     assert!(sample.grows && !sample.paced);
-    assert_eq!((rate.delivered, rate.interval, rate.tx_in_flight), (2, Some(ms(40).into()), 2));
+    assert_eq!((rate.delivered, rate.interval, rate.tx_in_flight), (2, Some(ms(40)), 2));
     assert_eq!(
         (rate.prior_delivered + rate.delivered, rate.lost),
         (t.conn.snd.recovery().delivered(), 0)

@@ -44,7 +44,7 @@ prop_compose! {
         delivered in number(), prior_delivered in number(), lost in number(),
         tx_in_flight in number(), interval in prop::option::of(span()), is_app_limited: bool,
     ) -> RateSample {
-        let (none, interval) = (Nanos::ZERO, interval.map(Nanos::from));
+        let (none, interval) = (Nanos::ZERO, interval);
         RateSample {
             prior_delivered, delivered, interval, send_elapsed: none, ack_elapsed: none, lost,
             tx_in_flight, is_app_limited,

@@ -69,9 +69,9 @@ impl Rig {
             rate: Some(RateSample {
                 prior_delivered: self.delivered - segs,
                 delivered: segs,
-                interval: Some(RTT.into()),
-                send_elapsed: RTT.into(),
-                ack_elapsed: RTT.into(),
+                interval: Some(RTT),
+                send_elapsed: RTT,
+                ack_elapsed: RTT,
                 lost: 0,
                 tx_in_flight: segs,
                 is_app_limited: false,
@@ -518,7 +518,7 @@ fn a_count_of_marks_ends_startup_after_two_rounds_above_the_threshold() {
             rig.round_with(100, 100 * (index as u32 + 2), |ack| {
                 count(marked)(ack);
                 // The rate doubles, so that the path does not look full.
-                ack.rate.as_mut().expect("a sample").interval = Some((RTT / (1 << index)).into());
+                ack.rate.as_mut().expect("a sample").interval = Some(RTT / (1 << index));
                 ack.rtt = Some(RTT / (1 << index));
             });
         }

@@ -41,9 +41,9 @@ fn round(controller: &mut Controller, millis: u64, delivered: u32, full: bool) {
     let rate = RateSample {
         prior_delivered: 1,
         delivered,
-        interval: Some(RTT.into()),
-        send_elapsed: RTT.into(),
-        ack_elapsed: RTT.into(),
+        interval: Some(RTT),
+        send_elapsed: RTT,
+        ack_elapsed: RTT,
         lost: 0,
         tx_in_flight: delivered,
         is_app_limited: !full,
@@ -384,8 +384,8 @@ fn an_undo_brings_the_window_of_before_back() {
     assert_eq!(t.info().snd_cwnd, 80);
 }
 
-/// With the ECN of RFC 3168: an echo in the nonvalidated phase brings the window down to half of what
-/// was in use, by proportional rate reduction. No segment was sent again, so the end of the
+/// With the ECN of RFC 3168: an echo in the nonvalidated phase brings the window down to half of
+/// what was in use, by proportional rate reduction. No segment was sent again, so the end of the
 /// reduction takes nothing more.
 #[test]
 fn a_mark_after_a_pause_costs_what_was_not_used() {

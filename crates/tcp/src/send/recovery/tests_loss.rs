@@ -828,7 +828,7 @@ fn retransmissions_give_no_sample() {
     assert_eq!(srtt(&s), None, "Karn");
     let mut s = again();
     s.take(&ack(2001).sack(2001, 3001));
-    assert_eq!(srtt(&s), Some(since_third.into()), "what is SACKed was sent once");
+    assert_eq!(srtt(&s), Some(since_third), "what is SACKed was sent once");
     let mut s = again();
     let stamp = (s.now.as_millis() - 50) as u32;
     s.take(&ack(2001).tsecr(stamp));
