@@ -14,11 +14,11 @@ pub const RX_BATCH: usize = 64;
 
 /// Segments with data in a row that come by another queue than their connection's before the
 /// connection moves there.
-pub(crate) const STRAYS: u8 = 2;
+pub(crate) const MISSES_BEFORE_MOVE: u8 = 2;
 
 /// How many milliseconds a connection stays with a queue at least before it moves to another that
 /// its data comes by. Moving costs two locks.
-pub(crate) const HOME_LEAST_MS: u16 = 10;
+pub(crate) const LEAST_STAY_MS: u16 = 10;
 
 /// Bytes that one poll takes from a TUN device, give or take a packet. What is read is handed on
 /// while it is in the cache; the rest is read by the next poll, which follows at once.

@@ -21,8 +21,8 @@ use crate::sockets::backlog::Backlog;
 use crate::sockets::listening::Listening;
 use crate::sockets::path_report::PendingReports;
 use crate::sockets::prequeue::Prequeue;
+use crate::sockets::queue_misses::QueueMisses;
 use crate::sockets::saved_syn::SavedSyn;
-use crate::sockets::strays::Strays;
 use crate::sockets::wakers::WakerSet;
 use crate::sync::socket_lock::{self, Place, SocketLock};
 
@@ -135,8 +135,8 @@ pub(crate) struct Inner {
     panicked: bool,
     /// How often that has happened.
     panics: u8,
-    /// Which queues its data comes by.
-    pub(crate) strays: Strays,
+    /// Whether its data comes by another queue.
+    pub(crate) misses: QueueMisses,
     /// Packets that wait for a thread that is blocked in a read.
     pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
@@ -190,8 +190,8 @@ impl Endpoint {
         self.way.load(Ordering::Relaxed).to_ne_bytes()[0]
     }
 
-    /// The queue of that interface, which its timers and completions go to. Who does not own the
-    /// socket may read the one before; the lock makes that right.
+    /// The queue of that interface, which its timers and completions go to. It may change until the
+    /// socket is owned.
     pub(crate) fn home(&self) -> u8 {
         self.way.load(Ordering::Relaxed).to_ne_bytes()[1]
     }
@@ -262,7 +262,7 @@ impl Endpoint {
             sent_to: None,
             panicked: false,
             panics: 0,
-            strays: Strays::default(),
+            misses: QueueMisses::default(),
             prequeue: None,
         };
         let md5_key = inner.conn.md5_key().cloned();

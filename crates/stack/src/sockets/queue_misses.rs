@@ -1,36 +1,40 @@
-//! Whether a connection's data comes by another queue than the connection is at home in.
+//! Whether a connection's data goes on to come by another queue than the connection is at home in.
 
 use plimsoll_tcp::Instant;
 
-use crate::limits::{HOME_LEAST_MS, STRAYS};
+use crate::limits::{LEAST_STAY_MS, MISSES_BEFORE_MOVE};
 
-/// Data that has come by other queues, and when the connection moved last.
+/// Data that has come by another queue, and when the connection moved last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Strays {
-    /// Segments with data in a row.
+pub(crate) struct QueueMisses {
+    /// Segments with data in a row that came by `queue`.
     count: u8,
-    /// In milliseconds, modulo 2^16: once a minute a connection may have to wait for some more.
+    queue: u8,
+    /// When it moved, in milliseconds modulo 2^16: once a minute it may have to wait a little more.
     moved: u16,
 }
 
-impl Strays {
+impl QueueMisses {
     /// Data has come by the connection's own queue.
-    pub(crate) fn at_home(&mut self) {
+    pub(crate) fn hit(&mut self) {
         self.count = 0;
     }
 
     /// Data has come by another one, `now`. Returns whether the connection is to move there, if it
     /// can.
     #[must_use]
-    pub(crate) fn elsewhere(&mut self, now: Instant) -> bool {
+    pub(crate) fn miss(&mut self, queue: u8, now: Instant) -> bool {
+        if self.queue != queue {
+            (self.queue, self.count) = (queue, 0);
+        }
         self.count = self.count.saturating_add(1);
         let stayed = (now.as_millis() as u16).wrapping_sub(self.moved);
-        self.count >= STRAYS && stayed >= HOME_LEAST_MS
+        self.count >= MISSES_BEFORE_MOVE && stayed >= LEAST_STAY_MS
     }
 
     /// It has moved.
-    pub(crate) fn moved(&mut self, now: Instant) {
-        *self = Strays { count: 0, moved: now.as_millis() as u16 };
+    pub(crate) fn on_move(&mut self, now: Instant) {
+        *self = QueueMisses { count: 0, queue: 0, moved: now.as_millis() as u16 };
     }
 }
 
@@ -39,14 +43,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_in_a_row_and_not_too_often() {
-        let mut strays = Strays::default();
+    fn a_few_in_a_row_by_one_queue_and_not_too_often() {
+        let mut misses = QueueMisses::default();
         let now = Instant::from_millis(1000);
-        assert!(!strays.elsewhere(now));
-        strays.at_home();
-        assert!((1..STRAYS).all(|_| !strays.elsewhere(now)) && strays.elsewhere(now));
-        strays.moved(now);
-        assert!((0..=STRAYS).all(|_| !strays.elsewhere(now)), "it has moved just now");
-        assert!(strays.elsewhere(Instant::from_millis(1000 + u64::from(HOME_LEAST_MS))));
+        assert!(!misses.miss(1, now));
+        misses.hit();
+        assert!((1..MISSES_BEFORE_MOVE).all(|_| !misses.miss(1, now)));
+        assert!(!misses.miss(2, now), "by a third one");
+        assert!((1..MISSES_BEFORE_MOVE).any(|_| misses.miss(2, now)));
+        misses.on_move(now);
+        assert!((0..=MISSES_BEFORE_MOVE).all(|_| !misses.miss(1, now)), "it has moved just now");
+        assert!(misses.miss(1, Instant::from_millis(1000 + u64::from(LEAST_STAY_MS))));
     }
 }

@@ -8,10 +8,13 @@
 //! that its data has come by several times in a row, so that all work for it is done by one thread
 //! again. That is what Linux's flow steering (RFS and XPS) does with the processors of its threads.
 //!
-//! It moves only while nothing of it lies below, as on Linux (`ooo_okay`): packets of one
-//! connection in two queues would overtake one another. And it stays for a while, since a device
+//! It moves only while no data of it lies below, as on Linux (`ooo_okay`): data in two queues would
+//! overtake one another. An ACK may, which does no harm. And it stays for a while, since a device
 //! may send back by one queue what comes by the other. An application that runs a loop for each
 //! queue sees the new one (`TcpSocket::queue`) when it is woken next, and may follow.
+//!
+//! Data counts before it is checked, and before a blocked reader looks at it. Who forges it can
+//! make a connection move once in 10 ms, which costs two locks.
 
 use std::sync::Arc;
 
@@ -19,14 +22,15 @@ use plimsoll_tcp::Instant;
 
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::{Endpoint, Inner};
+use crate::sockets::path_report::PathReport;
 use crate::stack::work::Work;
 
 impl Work<'_> {
     /// For a poller that owns the socket: data for it has come by this queue.
     pub(crate) fn note_queue(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         if endpoint.home() == self.home() {
-            inner.strays.at_home();
-        } else if inner.strays.elsewhere(self.now) {
+            inner.misses.hit();
+        } else if inner.misses.miss(self.home(), self.now) {
             self.follow(endpoint, inner);
         }
     }
@@ -51,9 +55,15 @@ impl Work<'_> {
             inner.timer = Instant::FAR_FUTURE;
             self.stack.pollers.queue(endpoint.home()).wheel().lock().stop(endpoint.id);
         }
+        let before = self.stack.interfaces.get(endpoint.interface()).mtu();
         endpoint.move_home(way, self.home());
-        inner.strays.moved(self.now);
+        inner.misses.on_move(self.now);
         self.arm_timer(endpoint, inner);
         self.count(IpCounter::QueueMoves);
+        if there.mtu() != before {
+            // The queues of a device hear of a change one after the other.
+            let known = self.stack.known_path(endpoint.key.remote, there);
+            self.leave_report(endpoint, PathReport::Link(known));
+        }
     }
 }

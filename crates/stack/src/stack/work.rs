@@ -23,7 +23,7 @@ use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
 use crate::snmp::{IpCounter, Shard};
 use crate::sockets::decision_log::log_wake;
-use crate::sockets::endpoint::{Endpoint, Inner, Sent, Site, Stage};
+use crate::sockets::endpoint::{Endpoint, Inner, Owned, Sent, Site, Stage};
 use crate::sockets::panics::drop_caught;
 use crate::sockets::path_report::PathReport;
 use crate::sockets::saved_syn::SynHeaders;
@@ -488,9 +488,18 @@ impl<'a> Work<'a> {
 }
 
 impl Work<'_> {
+    /// For an application's call: owns the socket, and makes this the work of the queue that the
+    /// connection is at home in now. It may have moved while its former owner was waited for, and
+    /// who is told of what is queued must be the one who sends it.
+    fn own_at_home<'e>(&mut self, endpoint: &'e Arc<Endpoint>) -> Owned<'e> {
+        let owned = endpoint.own();
+        self.move_to(endpoint.home());
+        owned
+    }
+
     /// See [`Stack::read_on`].
     fn read_into(&mut self, endpoint: &Arc<Endpoint>, buf: &mut [u8]) -> Result<usize, ReadError> {
-        let mut owned = endpoint.own();
+        let mut owned = self.own_at_home(endpoint);
         let mut settles = self.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
         let mut count = 0;
         let mut last = Ok(0);
@@ -519,7 +528,7 @@ impl Work<'_> {
 
     /// See [`Stack::close_endpoint`].
     fn close(&mut self, endpoint: &Arc<Endpoint>) {
-        let mut inner = endpoint.own();
+        let mut inner = self.own_at_home(endpoint);
         if inner.stage != Stage::Owned {
             return;
         }
@@ -605,7 +614,7 @@ impl Stack {
     ) -> Result<Slices, ReadError> {
         let mut work = Work::begin_at(self, now, endpoint.home());
         let read = work.contain(endpoint, |work| {
-            let mut owned = endpoint.own();
+            let mut owned = work.own_at_home(endpoint);
             let settles = work.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();
             let cx = work.context(endpoint, &mut owned);
             let result = owned.conn.read_shared(&cx, max);
@@ -626,7 +635,7 @@ impl Stack {
     ) -> T {
         let mut work = Work::begin_at(self, now, endpoint.home());
         let result = work.contain(endpoint, |work| {
-            let mut inner = endpoint.own();
+            let mut inner = work.own_at_home(endpoint);
             work.run_prequeue(endpoint, &mut inner, false);
             work.departure = departure(&inner);
             let cx = work.context(endpoint, &mut inner);

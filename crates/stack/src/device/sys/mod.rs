@@ -145,6 +145,12 @@ pub(super) fn tun_steer_by_processor(fd: impl AsFd) -> Result<(), Errno> {
     unsafe { ioctl(fd, Setter::<{ op::TUNSETSTEERINGEBPF as Opcode }, i32>::new(program)) }
 }
 
+/// Has the kernel choose queues as it does by itself.
+pub(super) fn tun_steer_by_flow(fd: impl AsFd) -> Result<(), Errno> {
+    // SAFETY: TUNSETSTEERINGEBPF reads an int; -1 takes the program away.
+    unsafe { ioctl(fd, Setter::<{ op::TUNSETSTEERINGEBPF as Opcode }, i32>::new(-1)) }
+}
+
 /// Some socket; the ioctls on interfaces want one.
 fn any_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;

@@ -55,7 +55,7 @@ pub struct TunConfig {
     pub mtu: Option<u16>,
     /// Brings the interface up.
     pub up: bool,
-    /// Which queue the kernel hands a packet to, if there are several.
+    /// Which queue the kernel hands a packet to. It means nothing to a device with one queue.
     pub steering: Steering,
 }
 
@@ -68,12 +68,13 @@ pub enum Steering {
     /// The one with the number of the processor on which the packet was sent, modulo the number of
     /// queues (`TUNSETSTEERINGEBPF`, Linux 4.16). If the thread of each queue stays on a processor
     /// of the same number, a request, its answer and who waits for it meet on one, and nobody is
-    /// woken on another, which costs more than all else. Connections
+    /// woken on another. Connections
     /// [move](crate::TcpSocket::queue) with the peer's threads.
     ///
-    /// Packets of more than 16 KiB go by the hash of their flow: whoever sends in bulk is better
-    /// off with a processor to itself. It takes the right to load programs into the kernel
-    /// (`CAP_BPF`).
+    /// Packets of more than 16 KiB go by the hash of their flow, which is zero for those that the
+    /// kernel forwards: whoever sends in bulk is better off with a processor to itself. With more
+    /// processors than queues, several share a queue, and its loop is on another processor than
+    /// most of them. It takes the right to load programs into the kernel (`CAP_BPF`).
     Processor,
 }
 
@@ -117,8 +118,8 @@ pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
 }
 
 /// Opens a TUN device with `count` queues (at least one), each of which is a device of its own that
-/// a thread may have to itself. The kernel hands every packet of a flow to one of them: to the one
-/// by which the last packet of the flow came from us.
+/// a thread may have to itself. [`TunConfig::steering`] says to which of them the kernel hands a
+/// packet: by default to the one by which the last packet of its flow came from us.
 ///
 /// # Errors
 /// As [`open`]. An interface that exists must have been made for several queues.
@@ -138,8 +139,11 @@ pub fn open_queues(config: TunConfig, count: usize) -> Result<Vec<Device>, Devic
     if queues.iter().any(|queue| queue.offloads != offloads) {
         return Err(setup(format!("{}: its queues differ in what they can do", named.name)));
     }
-    if named.steering == Steering::Processor {
-        steer_by_processor(&queues[0])?;
+    match named.steering {
+        Steering::Processor => steer_by_processor(&queues[0])?,
+        // A device that outlives programs keeps what the last one chose. A kernel that cannot take
+        // it away has not got it.
+        Steering::Flow => _ = sys::tun_steer_by_flow(&queues[0].fd),
     }
     finish_setup(&named, &named.name, &links)?;
     queues.into_iter().map(Queue::device).collect()

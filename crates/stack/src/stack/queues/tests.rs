@@ -133,7 +133,7 @@ impl Moved {
         let other = 1 - endpoint.home();
         let first = stack.interfaces.first_way(endpoint.interface());
         endpoint.move_home(stack.interfaces.way(first, other), other);
-        stack.inspect(&endpoint, |inner| inner.strays.moved(self.pair.now));
+        stack.inspect(&endpoint, |inner| inner.misses.on_move(self.pair.now));
     }
 
     /// The client asks, and the server answers.
