@@ -149,25 +149,12 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
         let config = device::tun::TunConfig::default().name(name).offloads(offloads);
         config.mtu(mtu).up(up)
     };
-    let mut refused_steering = None;
-    if args.pin && count > 1 {
-        // Loops that stay on their processors take what is sent there.
-        let steered = config(args.mtu, true).steering(device::tun::Steering::Processor);
-        match device::tun::open_queues(steered, count) {
-            Ok(queues) => return Ok(queues),
-            Err(error) => refused_steering = Some(error),
-        }
-    }
-    let refused = match device::tun::open_queues(config(args.mtu, true), count) {
-        Ok(queues) => {
-            if let Some(why) = refused_steering {
-                output::warn(&format!("queues are chosen by flow: {why}"));
-            }
-            return Ok(queues);
-        }
+    let open = |config| open_steered(config, args.pin, count);
+    let refused = match open(config(args.mtu, true)) {
+        Ok(queues) => return Ok(queues),
         Err(refused) => refused,
     };
-    let queues = device::tun::open_queues(config(None, false), count).map_err(|error| {
+    let queues = open(config(None, false)).map_err(|error| {
         let kind = if count > 1 { " multi_queue" } else { "" };
         let make = format!(
             "as root, 'ip tuntap add dev {name} mode tun vnet_hdr{kind} user $USER' and \
@@ -179,6 +166,24 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
         output::warn(&format!("nothing will arrive yet: {refused}"));
     }
     Ok(queues)
+}
+
+/// Opens the queues of a device. Loops that stay on their processors take what is sent there; where
+/// the kernel refuses to choose queues so, it is said, and they are chosen by flow.
+fn open_steered(
+    config: device::tun::TunConfig,
+    pinned: bool,
+    count: usize,
+) -> Result<Vec<Device>, device::DeviceError> {
+    if !pinned || count == 1 {
+        return device::tun::open_queues(config, count);
+    }
+    let steered = config.clone().steering(device::tun::Steering::Processor);
+    device::tun::open_queues(steered, count).or_else(|refused| {
+        let queues = device::tun::open_queues(config, count)?;
+        output::warn(&format!("queues are chosen by flow: {refused}"));
+        Ok(queues)
+    })
 }
 
 /// The two stacks of a workload in this process, client first.

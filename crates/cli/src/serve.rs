@@ -125,7 +125,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     };
     drop(control);
     output::write_json(json, &document)?;
-    let ended = result.context("the stack has ended");
+    let ended = result.context("serving has ended");
     if ended.is_ok() {
         stack.drain(GRACE);
     }
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     captures.finish()
 }
 
-/// How serving has ended: well, or because the stack has.
+/// How serving has ended: well, or because the stack has, or a loop.
 type Ended = std::io::Result<()>;
 
 /// What all loops have in common.

@@ -55,6 +55,11 @@ impl<T> HandOver<T> {
         }
     }
 
+    /// Takes all that waits.
+    pub fn take_all(&self) -> VecDeque<T> {
+        std::mem::take(&mut self.lock().waiting)
+    }
+
     /// Takes what waits. If nothing does, `waker` is woken when something comes.
     pub fn take(&self, waker: &Waker) -> Option<T> {
         let mut inner = self.lock();

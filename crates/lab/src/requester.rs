@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use hdrhistogram::Histogram;
@@ -152,6 +152,8 @@ impl Asking {
 pub struct Loops {
     hand_overs: Vec<HandOver<Asking>>,
     alive: AtomicUsize,
+    /// A loop has come to its end before its time, so that nobody waits for what it has.
+    broken: AtomicBool,
 }
 
 /// A connection that has not ended, in whichever loop.
@@ -169,10 +171,14 @@ impl Loops {
     /// So many.
     pub fn new(count: usize) -> Arc<Loops> {
         let hand_overs = (0..count).map(|_| HandOver::new()).collect();
-        Arc::new(Loops { hand_overs, alive: AtomicUsize::new(0) })
+        Arc::new(Loops { hand_overs, alive: AtomicUsize::new(0), broken: AtomicBool::new(false) })
     }
 
-    /// One more connection.
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// One more connection. All of them enter before the first loop runs.
     pub fn enter(self: &Arc<Loops>) -> Alive {
         self.alive.fetch_add(1, Ordering::AcqRel);
         Alive(self.clone())
@@ -186,6 +192,38 @@ pub struct Own {
     pub loops: Arc<Loops>,
     /// The queue of this one.
     pub queue: usize,
+}
+
+impl Own {
+    /// What tells the other loops if this one ends by an error or a panic.
+    pub fn running(&self) -> RunningLoop {
+        RunningLoop { own: self.clone(), ended_well: false }
+    }
+}
+
+/// A loop that runs.
+pub struct RunningLoop {
+    own: Own,
+    ended_well: bool,
+}
+
+impl RunningLoop {
+    /// All that the loop had to do is done.
+    pub fn end_well(mut self) {
+        self.ended_well = true;
+    }
+}
+
+impl Drop for RunningLoop {
+    fn drop(&mut self) {
+        let loops = &self.own.loops;
+        if !self.ended_well {
+            loops.broken.store(true, Ordering::Release);
+            loops.hand_overs.iter().for_each(HandOver::wake);
+        }
+        // What came too late ends here.
+        drop(loops.hand_overs[self.own.queue].take_all());
+    }
 }
 
 /// Transactions over one connection.
@@ -206,7 +244,8 @@ impl Task for Requester {
     fn run(&mut self, around: &mut Around<'_>) -> Turn {
         let Some(asking) = &mut self.asking else { return Turn::Done };
         let queue = asking.stream.queue();
-        if let Some(own) = self.own.as_ref().filter(|own| own.queue != queue) {
+        let moved = |own: &&Own| own.queue != queue && !own.loops.is_broken();
+        if let Some(own) = self.own.as_ref().filter(moved) {
             own.loops.hand_overs[queue].leave(self.asking.take().expect("it is there"));
             return Turn::Done;
         }
@@ -230,8 +269,9 @@ impl Task for TakeMoved {
             let requester = Requester::new(asking, self.plan.clone(), Some(self.own.clone()));
             around.spawn.push(Box::new(requester));
         }
-        let ended = self.own.loops.alive.load(Ordering::Acquire) == 0;
-        if ended && around.phase >= self.start_phase { Turn::Done } else { Turn::Sleep }
+        let loops = &self.own.loops;
+        let ended = loops.alive.load(Ordering::Acquire) == 0 && around.phase >= self.start_phase;
+        if ended || loops.is_broken() { Turn::Done } else { Turn::Sleep }
     }
 }
 

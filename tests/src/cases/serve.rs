@@ -9,13 +9,14 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use super::http::curl_expects;
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
-use crate::harness::world::{DEVICE, OURS, World, curl, our_url};
+use crate::harness::world::{DEVICE, KERNEL, OURS, World, curl, our_url};
 
 const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) const CASES: &[Case] = &[
     Case::heavy("serve::150_servers_end_at_a_signal", ends_at_a_signal),
     Case::heavy("serve::two_queues_serve_and_end", two_queues),
+    Case::heavy("serve::connections_follow_the_processors_of_their_peers", by_processor),
     Case::heavy("serve::3000_slow_http_clients_leave_others_served", slow_clients),
     Case::light("serve::a_capture_on_a_full_disk_is_whole_and_told_of", full_disk),
 ];
@@ -46,7 +47,8 @@ fn two_queues() -> Result<()> {
     })?;
     server.end_cleanly(Signal::TERM, SOON)?;
     for round in 0..20 {
-        let server = world.serve(&[&queues[..], &["echo:7"]].concat())?;
+        let pin = if round % 2 == 0 { &["--pin"][..] } else { &[] };
+        let server = world.serve(&[&queues[..], pin, &["echo:7"]].concat())?;
         server.end_cleanly(Signal::TERM, SOON).with_context(|| format!("server {round}"))?;
     }
     let server = world.serve(&[&queues[..], &["echo:7"]].concat())?;
@@ -54,6 +56,32 @@ fn two_queues() -> Result<()> {
     let ended = server.wait(SOON)?;
     ensure!(ended.status.code() == Some(1), "it ended with {}:\n{}", ended.status, ended.said);
     ensure!(ended.said.contains(DEVICE), "the device is not named:\n{}", ended.said);
+    Ok(())
+}
+
+/// Loops that stay on their processors, as a server and as a client. The scheduler moves the peer's
+/// threads, and the connections move with them; all go on. A count of transactions ends by itself,
+/// also if there are fewer flows than loops.
+fn by_processor() -> Result<()> {
+    let world = World::with_queues()?;
+    let by_processor = ["--queues", "2", "--pin"];
+    let server = world.serve(&[&by_processor[..], &["rr:5002:64:4096"]].concat())?;
+    let address = format!("{OURS}:5002");
+    let sizes = ["--request", "64", "--response", "4096"];
+    let words = [&["rr", &address][..], &sizes, &["--flows", "20", "--seconds", "1"]].concat();
+    Process::spawn("rr", &mut world.peer(&words)?)?.success(SOON)?;
+    server.end_cleanly(Signal::TERM, SOON)?;
+
+    let address = format!("{KERNEL}:5003");
+    let _server = world.start_peer(&[&["rr-server", &address][..], &sizes].concat())?;
+    for flows in ["1", "3", "20"] {
+        let mut client = world.plimsoll("rr")?;
+        client.args(by_processor).args(["-r", "64,4096", "-P", flows, "-n", "2000"]);
+        client.args(["--to", &address]);
+        Process::spawn("client", &mut client)?
+            .success(SOON)
+            .with_context(|| format!("{flows} flows"))?;
+    }
     Ok(())
 }
 

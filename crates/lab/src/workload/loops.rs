@@ -16,7 +16,7 @@ use super::{Kind, Workload, phase};
 use crate::event_loop::{EventLoop, Stopper, Task};
 use crate::progress::Progress;
 use crate::requester::{
-    Asking, Latencies, Loops, Own, Plan, Reconnecter, Requester, TakeMoved, latencies,
+    Alive, Asking, Latencies, Loops, Own, Plan, Reconnecter, Requester, TakeMoved, latencies,
     new_histogram,
 };
 use crate::tasks::{Acceptor, Connecting, Responder, Sink, Source, Tally};
@@ -101,7 +101,7 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
         }
         let stream = connector.start(workload.remote);
         let stream = stream.map_err(|error| workload.connect_error(&error))?;
-        shares[stream.queue()].streams.push(stream);
+        shares[stream.queue()].streams.push((stream, None));
     }
     if let [share] = shares.as_mut_slice() {
         let mut events = EventLoop::new(stack, workload.idle);
@@ -113,8 +113,8 @@ fn client(workload: &Workload, finish: Option<&Stopper>) -> anyhow::Result<Measu
 /// The flows of one loop of the client's side.
 #[derive(Default)]
 struct Share {
-    /// Connections that are being opened.
-    streams: Vec<TcpStream>,
+    /// Connections that are being opened, with their place among the loops if there are several.
+    streams: Vec<(TcpStream, Option<Alive>)>,
     /// Flows that open a connection for each transaction.
     reconnecters: u32,
     /// The loop, if there are several.
@@ -132,6 +132,7 @@ fn several_clients(
     let all = Loops::new(shares.len());
     for (queue, share) in shares.iter_mut().enumerate() {
         share.own = Some(Own { loops: all.clone(), queue });
+        share.streams.iter_mut().for_each(|(_, alive)| *alive = Some(all.enter()));
         loops.push((workload.client.queue(queue)?, running.enter()));
     }
     std::thread::scope(|scope| {
@@ -140,11 +141,16 @@ fn several_clients(
             let name = format!("client/{}", own.queue());
             let running = &running;
             let run = move || {
+                let this = share.own.as_ref().map(Own::running);
                 if workload.cpus.is_some() {
-                    own.stay_on_processor().context("cannot keep a loop on its processor")?;
+                    own.stay_on_processor().context("cannot run a loop")?;
                 }
                 let mut events = EventLoop::of_queue(own, workload.idle);
                 let measured = one_client(workload, &mut events, share, finish);
+                match (&measured, this) {
+                    (Ok(_), Some(this)) => this.end_well(),
+                    (_, this) => drop(this),
+                }
                 drop(entered);
                 events.run(None, |_| running.are_none());
                 measured
@@ -240,14 +246,13 @@ fn open(
         let (own, plan) = (own.clone(), plan(sizes, transactions));
         events.spawn(Box::new(TakeMoved { own, plan, start_phase: phase::RUN }));
     }
-    for stream in share.streams {
+    for (stream, mut alive) in share.streams {
         let (tally, count, kind) = (tally.clone(), tally.clone(), workload.kind);
         let mut plan = match kind {
             Kind::Rr { sizes, transactions, .. } => Some(plan(sizes, transactions)),
             _ => None,
         };
         let own = share.own.clone();
-        let mut alive = own.as_ref().map(|own| own.loops.enter());
         let then = move |stream| -> Box<dyn Task> {
             match plan.take() {
                 Some(plan) => {
