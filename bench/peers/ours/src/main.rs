@@ -4,8 +4,9 @@
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::task::{Context, Waker};
 use std::thread;
 
 use peer_common::polled::{Session, Socket, Turn};
@@ -90,7 +91,9 @@ struct Server {
     own: usize,
     inboxes: Arc<[Inbox]>,
     ready: ReadyQueue,
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
+    /// Waits for a connection to accept.
+    waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
     listener_waker: Waker,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
@@ -112,7 +115,8 @@ impl Server {
             own,
             inboxes,
             ready,
-            listener,
+            listener: Arc::new(listener),
+            waiting: None,
             listener_waker,
             connections: Vec::new(),
             free: Vec::new(),
@@ -148,7 +152,7 @@ impl Server {
                     self.adopt(stream, Session::new());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !self.listener.poll_acceptable(&self.listener_waker) {
+                    if !self.is_acceptable() {
                         return;
                     }
                 }
@@ -158,6 +162,22 @@ impl Server {
                 Err(error) => return eprintln!("accepting: {error}"),
             }
         }
+    }
+
+    /// Whether there may be a connection. If not, the listener's token is woken when there is. All
+    /// loops wait for the same listener.
+    fn is_acceptable(&mut self) -> bool {
+        let listener = &self.listener;
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let listener = listener.clone();
+            Box::pin(async move { listener.acceptable().await })
+        });
+        let mut context = Context::from_waker(&self.listener_waker);
+        let ready = waiting.as_mut().poll(&mut context).is_ready();
+        if ready {
+            self.waiting = None;
+        }
+        ready
     }
 
     /// Goes on with a connection, or has the loop of its queue do so.
@@ -225,18 +245,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let queues = (0..count).map(|index| stack.queue(index)).collect::<Result<Vec<_>, _>>()?;
     let ready: Vec<ReadyQueue> =
         queues.iter().map(|queue| ReadyQueue::with_kicker(queue.kicker())).collect();
+    let (ended, first) = mpsc::channel();
     let inbox = |ready: &ReadyQueue| Inbox { waiting: Mutex::default(), waker: ready.waker(INBOX) };
     let inboxes: Arc<[Inbox]> = ready.iter().map(inbox).collect();
-    let mut threads = Vec::new();
     for (mut queue, ready) in queues.into_iter().zip(ready) {
         let (inboxes, listener) = (inboxes.clone(), listener.try_clone()?);
-        threads.push(thread::spawn(move || {
-            Server::new(queue.queue(), inboxes, ready, listener)?.run(&mut queue)
-        }));
+        let ended = ended.clone();
+        thread::spawn(move || {
+            let server = Server::new(queue.queue(), inboxes, ready, listener);
+            // There is nobody to tell when the program ends.
+            let _ = ended.send(server.and_then(|mut server| server.run(&mut queue)));
+        });
     }
+    drop(ended);
     peer_common::ready()?;
-    for thread in threads {
-        thread.join().map_err(|_| "a loop has panicked")??;
-    }
-    Ok(())
+    // None ends by itself: whichever does first ends all.
+    Ok(first.recv()??)
 }
