@@ -14,8 +14,8 @@
 //! relies on it. So a packet that comes when nobody spins any more waits for no longer than the
 //! lease, and neither does any packet if the spinner is kept from running.
 //!
-//! *Readers of datagrams that are behind.* A poller that goes on reading while a receive queue is
-//! full reads for nothing, and takes the processor from the reader. So a poller with a thread of
+//! *Readers of datagrams that are behind.* What a poller reads while a receive queue is full is
+//! dropped, and the poller takes the processor from the reader. So a poller with a thread of
 //! its own ([`QueueWaiter::lend_to_readers`]) then leaves the devices to the readers, under a lease
 //! as above: a reader of UDP that finds nothing polls once by itself before it waits. As long as
 //! that brings something, the lease goes on, and neither thread waits for the other; when it does

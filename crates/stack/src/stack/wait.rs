@@ -61,10 +61,9 @@ impl QueueWaiter {
         usize::from(self.queue)
     }
 
-    /// Keeps the calling thread on one processor from now on: on one whose number is that of the
-    /// queue, modulo the number of queues. That is where packets of this queue come from if the
-    /// device chooses by processor (`tun::Steering::Processor`). If the thread may use none of
-    /// these processors, it stays on another, each queue's in turn.
+    /// Keeps the calling thread on one processor from now on: if it may use one whose number is
+    /// that of the queue, modulo the number of queues, on that. Packets of this queue come from
+    /// there if the device chooses by processor (`tun::Steering::Processor`).
     ///
     /// # Errors
     /// If the system refuses, and [`Unsupported`](io::ErrorKind::Unsupported) where it is not

@@ -73,8 +73,8 @@ impl Handshake {
         Some(ts.elapsed(now, echo.ecr))
     }
 
-    /// Whether the timer has sent our SYN or SYN-ACK again more than once, and not for nothing: one
-    /// loss is forgiven (RFC 6298 made its timeout a short one), and so is any number if the peer
+    /// Whether the timer has sent our SYN or SYN-ACK again more than once, and had to: one loss is
+    /// forgiven (RFC 6298 made its timeout a short one), and so is any number if the peer
     /// echoes the timestamp of the first copy (as on Linux).
     pub(super) fn is_syn_lost(&self, ts: &TimestampState, seg: &Segment) -> bool {
         let echo = seg.repr.options.timestamps.filter(|stamps| ts.enabled && stamps.ecr != 0);

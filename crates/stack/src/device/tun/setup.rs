@@ -72,7 +72,7 @@ pub enum Steering {
     /// [move](crate::TcpSocket::queue) with the peer's threads.
     ///
     /// Packets of more than 16 KiB go by the hash of their flow, which is zero for those that the
-    /// kernel forwards: whoever sends in bulk is better off with a processor to itself. With more
+    /// kernel forwards: a bulk sender is better off with a processor to itself. With more
     /// processors than queues, several share a queue, and its loop is on another processor than
     /// most of them. It takes the right to load programs into the kernel (`CAP_BPF`).
     Processor,

@@ -181,7 +181,7 @@ fn a_clamp_bounds_the_window_and_its_shift_for_good() {
     assert_eq!(t.call(|conn, cx| conn.read(cx, &mut [0; 20_000])), Ok(16_000));
     let _ = t.drain();
     assert!(t.conn.rcv.wnd() <= MIN_WINDOW_CLAMP.max(before.since(t.conn.rcv.nxt())));
-    assert!(t.conn.rcv.wnd() > 0, "a window of less than a segment opens all the same");
+    assert!(t.conn.rcv.wnd() > 0, "a window of less than a segment opens as well");
 }
 
 #[test]
