@@ -44,11 +44,11 @@ pub fn socket(socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
     adapted(socket, None)
 }
 
-/// As [`socket`], for an endpoint that runs on tokio. While much arrives, the runtime of the caller
-/// also watches the devices of a stack that has a thread, and the endpoint reads them by itself. So
-/// the thread need not wake it for each burst (counter `plimsoll.WatcherPolls`).
+/// As [`socket`], for an endpoint that runs on tokio. While much arrives or is sent, the runtime of
+/// the caller also watches the devices of a stack that has a thread, and the endpoint reads them by
+/// itself. So the thread need not wake it for each burst (counter `plimsoll.WatcherPolls`).
 ///
-/// Only one endpoint per runtime can do this at a time. One that reads a stream while the runtime
+/// Only one endpoint per runtime can do this at a time. One that carries a stream while the runtime
 /// watches the devices for another is woken by the stack's thread from then on, for as long as it
 /// lives.
 ///

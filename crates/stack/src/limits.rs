@@ -122,8 +122,8 @@ pub(crate) const KEPT_PREQUEUE: usize = 8;
 /// that thread has stopped waits for so long at most.
 pub const SPIN_LEASE: Duration = Duration::from_micros(200);
 
-/// How much is read from a UDP socket in [`STREAM_SPAN`], each datagram with its overhead, if it is
-/// read as a stream: about a gigabit per second. A reader that is woken by the devices
+/// How much is read from a UDP socket, each datagram with its overhead, and sent in
+/// [`STREAM_SPAN`], if that is a stream: about a gigabit per second. A reader that is woken by the devices
 /// ([`UdpSocket::watch_devices`](crate::UdpSocket::watch_devices)) polls them itself meanwhile.
 pub const STREAM_BYTES: usize = 128 * 1024;
 

@@ -18,8 +18,8 @@
 
 pub(crate) mod flow;
 pub(crate) mod options;
-pub(crate) mod read_rate;
 pub(crate) mod receive_queue;
+pub(crate) mod stream_rate;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
@@ -38,8 +38,8 @@ use crate::pollers::completion::{BelowUs, Completions};
 use crate::sockets::summary::UdpSocketSummary;
 use crate::sockets::udp::flow::Flow;
 use crate::sockets::udp::options::UdpOptions;
-use crate::sockets::udp::read_rate::ReadRate;
 use crate::sockets::udp::receive_queue::{DatagramInfo, ReceiveQueue, Received, cost_of};
+use crate::sockets::udp::stream_rate::StreamRate;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 
@@ -83,7 +83,7 @@ struct State {
     queue: ReceiveQueue,
     /// Something was read since the devices were last left to the reader.
     has_read: bool,
-    rate: ReadRate,
+    rate: StreamRate,
     /// Its reader is woken by the devices as well.
     watches_devices: bool,
     /// What the packet that arrived last cost, in bytes.
@@ -114,7 +114,7 @@ pub(crate) enum Delivery {
 pub(crate) enum NextPoll {
     ByPoller,
     /// Its reader is at work, and will look by itself when it has read what waits: half of
-    /// SO_RCVBUF or more does, or it reads a stream and watches the devices.
+    /// SO_RCVBUF or more does, or it carries a stream and its reader watches the devices.
     ByReader,
 }
 
@@ -130,7 +130,7 @@ impl State {
         read(&mut self.queue).ok_or_else(|| self.end.unwrap_or(SocketError::WouldBlock))
     }
 
-    /// Whether its reader reads a stream, and is woken by the devices while it does.
+    /// Whether it carries a stream, and its reader is woken by the devices while it does.
     fn streams(&self, now: Instant) -> bool {
         self.watches_devices && self.rate.is_stream(now)
     }
@@ -152,6 +152,8 @@ pub(crate) struct SendView {
     pub(crate) local: SocketAddr,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) options: UdpOptions,
+    /// What is sent counts for its [rate](StreamRate).
+    pub(crate) watches_devices: bool,
 }
 
 impl UdpEndpoint {
@@ -167,7 +169,7 @@ impl UdpEndpoint {
             options,
             queue: ReceiveQueue::default(),
             has_read: false,
-            rate: ReadRate::default(),
+            rate: StreamRate::default(),
             watches_devices: false,
             latest_cost: 0,
             charged: 0,
@@ -230,7 +232,13 @@ impl UdpEndpoint {
         if let Some(error) = state.end.or(state.error.take()) {
             return Err(error);
         }
-        Ok(SendView { local: state.local, peer: state.peer, options: state.options })
+        let State { local, peer, options, watches_devices, .. } = *state;
+        Ok(SendView { local, peer, options, watches_devices })
+    }
+
+    /// So many bytes were sent. Who sends a stream reads what acknowledges it.
+    pub(crate) fn note_sent(&self, now: Instant, bytes: usize) {
+        lock(&self.state).rate.note(now, bytes);
     }
 
     /// An IPv4 identification, and the `count - 1` that follow it.
@@ -285,7 +293,7 @@ impl UdpEndpoint {
         lock(&self.state).watches_devices = watches;
     }
 
-    /// Whether its reader reads a stream, and is woken by the devices while it does.
+    /// Whether it carries a stream, and its reader is woken by the devices while it does.
     pub(crate) fn streams(&self, now: Instant) -> bool {
         lock(&self.state).streams(now)
     }

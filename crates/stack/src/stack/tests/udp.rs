@@ -288,6 +288,31 @@ fn a_reader_of_a_stream_that_watches_the_devices_keeps_them() {
     assert!(!waiter.is_lent(pair.now));
 }
 
+#[test]
+fn a_sender_of_a_stream_that_watches_the_devices_keeps_them() {
+    let mut pair = Pair::new();
+    let (server, client) = (bind(&pair.a, "0.0.0.0:9"), bind(&pair.b, "0.0.0.0:0"));
+    let mut waiter = pair.b.queue_waiter(0).unwrap();
+    waiter.lend_to_readers();
+    client.watch_devices(true);
+    let burst = to(addr(A4, 9)).segment_size(Some(1000));
+    for _ in 0..8 {
+        for _ in 0..STREAM_BYTES / 32_000 + 1 {
+            client.send(pair.now, &burst, &[&[1; 16_000]]).unwrap();
+        }
+        pair.settle();
+        read(&server, pair.now);
+        pair.now += STREAM_SPAN / 2;
+    }
+    assert!(client.polls_devices(pair.now));
+    // What acknowledges the stream: the poller has not seen it.
+    let from = client.local_addr().port();
+    server.send(pair.now, &to(addr(B4, from)), &[&[1; 100]]).unwrap();
+    assert_eq!(client.recv(pair.now, &mut [0; 200]).map(|read| read.len), Ok(100));
+    pair.now += STREAM_SPAN * 2;
+    assert!(!client.polls_devices(pair.now), "the stream is over");
+}
+
 /// A pair whose second stack has a socket that reads a stream and watches the devices, and another
 /// one, bound to port 10. The client sends to both.
 fn watched_pair() -> (Pair, Arc<UdpSocket>, Arc<UdpSocket>, Arc<UdpSocket>) {

@@ -107,6 +107,9 @@ impl Stack {
         if sent {
             let count = leaving.segment_size.map_or(1, |size| payload.len().div_ceil(size.into()));
             work.counters.add(counters.out_datagrams, count as u64);
+            if view.watches_devices {
+                endpoint.note_sent(now, payload.len());
+            }
             if let Some(flow) = endpoint.flow() {
                 flow.note_answer(now);
             }
@@ -126,7 +129,7 @@ impl Stack {
         len: usize,
     ) -> Result<Leaving, SocketError> {
         self.check_up()?;
-        let SendView { local, peer, options } = view;
+        let SendView { local, peer, options, .. } = view;
         let remote = match how.to {
             Some(to) => destination(to),
             None => peer.ok_or(SocketError::DestinationRequired)?,

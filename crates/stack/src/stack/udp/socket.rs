@@ -166,7 +166,7 @@ impl UdpSocket {
     }
 
     /// There is nothing to read: looks into the devices if the poller has left them to readers, or
-    /// if a stream is being read. Returns whether that has brought something.
+    /// if it carries a stream. Returns whether that has brought something.
     fn polls_for_itself(&self, now: Instant) -> bool {
         let (home, stack) = (self.endpoint.home, &self.stack);
         let budget = || self.endpoint.takes_packets().clamp(1, RX_BATCH);
@@ -184,7 +184,7 @@ impl UdpSocket {
     }
 
     /// Whether a read that finds nothing polls the devices by itself, and the poller leaves them to
-    /// it: while a [watcher](Self::watch_devices) reads a [stream](crate::limits::STREAM_BYTES), if
+    /// it: while a [watcher](Self::watch_devices) reads or sends a [stream](crate::limits::STREAM_BYTES), if
     /// the poller [lends](crate::QueueWaiter::lend_to_readers) the devices at all.
     pub fn polls_devices(&self, now: Instant) -> bool {
         self.stack.pollers.queue(self.endpoint.home).spinner().lends() && self.endpoint.streams(now)

@@ -1,22 +1,22 @@
-//! How fast the application reads a socket.
+//! How fast the application reads and sends on a socket.
 
 use plimsoll_tcp::Instant;
 
 use crate::limits::{STREAM_BYTES, STREAM_SPAN};
 
-/// Counts what is read, in spans of [`STREAM_SPAN`].
+/// Counts what is read and sent, in spans of [`STREAM_SPAN`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReadRate {
+pub(crate) struct StreamRate {
     /// When the present span began.
     since: Option<Instant>,
-    /// What was read in it.
+    /// What was read and sent in it.
     bytes: usize,
     /// The span before it brought a stream.
     streamed: bool,
 }
 
-impl ReadRate {
-    /// So many bytes were read, each datagram's overhead included.
+impl StreamRate {
+    /// So many bytes were read, each datagram's overhead included, or sent.
     pub(crate) fn note(&mut self, now: Instant, bytes: usize) {
         if self.since.is_none_or(|since| now.since(since) >= STREAM_SPAN) {
             self.streamed = self.bytes >= STREAM_BYTES && self.is_current(now);
@@ -26,7 +26,7 @@ impl ReadRate {
         self.bytes += bytes;
     }
 
-    /// Whether a stream is being read: [`STREAM_BYTES`] or more in a span that ended lately.
+    /// Whether it carries a stream: [`STREAM_BYTES`] or more in a span that ended lately.
     pub(crate) fn is_stream(&self, now: Instant) -> bool {
         self.streamed && self.is_current(now)
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     /// The rate after reads of so many bytes each, a quarter of a span apart, and the time.
-    fn read(rate: &mut ReadRate, now: &mut Instant, bytes: usize) {
+    fn read(rate: &mut StreamRate, now: &mut Instant, bytes: usize) {
         for _ in 0..12 {
             *now += STREAM_SPAN / 4;
             rate.note(*now, bytes);
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_stream_begins_with_its_rate_and_ends_with_it() {
-        let (mut rate, mut now) = (ReadRate::default(), Instant::from_millis(1000));
+        let (mut rate, mut now) = (StreamRate::default(), Instant::from_millis(1000));
         assert!(!rate.is_stream(now));
         read(&mut rate, &mut now, STREAM_BYTES / 4);
         assert!(rate.is_stream(now));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_waited_for_long_is_no_stream() {
-        let (mut rate, mut now) = (ReadRate::default(), Instant::from_millis(1000));
+        let (mut rate, mut now) = (StreamRate::default(), Instant::from_millis(1000));
         for _ in 0..8 {
             rate.note(now, STREAM_BYTES * 4);
             assert!(!rate.is_stream(now));
