@@ -186,7 +186,7 @@ pub(super) fn senders(documents: &[Value]) -> Result<Rows> {
     let mut header = vec!["path".to_owned()];
     let mut said = format!(
         "ours / the kernel's, medians of {} of {} s",
-        counted(pairs_of(documents), "pair"),
+        counted(pairs_of(documents, |row| &row["pairs"]), "pair"),
         first["seconds"]
     );
     for (taken, table) in documents.iter().zip(&tables) {
@@ -205,10 +205,11 @@ pub(super) fn senders(documents: &[Value]) -> Result<Rows> {
     Ok(Rows { conditions: said, header, rows })
 }
 
-/// How many pairs the rows have: a number, or a range where more were taken of some.
-fn pairs_of(documents: &[Value]) -> String {
+/// How many pairs the rows have: a number, or a range where more were taken of some. `pairs` is
+/// where a row has one value for each.
+fn pairs_of(documents: &[Value], pairs: impl Fn(&Value) -> &Value) -> String {
     let rows = documents.iter().filter_map(|taken| taken["rows"].as_array()).flatten();
-    let pairs = rows.filter_map(|row| row["pairs"].as_array().map(Vec::len));
+    let pairs = rows.filter_map(|row| pairs(row).as_array().map(Vec::len));
     match (pairs.clone().min(), pairs.max()) {
         (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
         (Some(each), _) => each.to_string(),
@@ -251,7 +252,7 @@ fn senders_row(path: &str, documents: &[Value], tables: &[Rows]) -> Vec<String> 
 fn tun2proxy_conditions(taken: &Value) -> String {
     let mut said = format!(
         "medians of {} of {} s, on Plimsoll : as published = median of the ratios",
-        counted(&taken["pairs"], "pair"),
+        counted(pairs_of(std::slice::from_ref(taken), |row| &row["ours"]["samples"]), "pair"),
         taken["seconds"]
     );
     let rows = taken["rows"].as_array().map_or(&[][..], Vec::as_slice);
@@ -417,7 +418,7 @@ mod tests {
         let row = |direction: &str, ours: f64| {
             json!({
                 "path": "0 ms, 0 % loss", "direction": direction,
-                "ours": { "bits_per_s": ours, "cpu_s_per_gb": 3.0 },
+                "ours": { "bits_per_s": ours, "cpu_s_per_gb": 3.0, "samples": [{}] },
                 "published": { "bits_per_s": 5e7, "cpu_s_per_gb": 6.5 },
                 "null": { "bits_per_s": 3e9, "cpu_s_per_gb": 2.0 },
                 "ratio_median": 2.0, "floor": 3.0, "verdict": "below floor",
@@ -425,7 +426,7 @@ mod tests {
         };
         let side = json!({ "started": 1_048_576, "idle": 0, "load": 0, "after": 0 });
         let taken = json!({
-            "pairs": 1, "seconds": 1.0, "rows": [row("upload", 1e9), row("download", 2e9)],
+            "seconds": 1.0, "rows": [row("upload", 1e9), row("download", 2e9)],
             "memory": {
                 "idle_connections": 100, "bulk_connections": 8, "ours": side,
                 "published": { "error": "gone" },

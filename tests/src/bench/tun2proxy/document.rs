@@ -13,15 +13,13 @@ use crate::bench::table::{median, spread};
 
 /// What is taken now, together with what a run `before` has taken and this one has not.
 pub(super) fn joined(before: Value, mut now: Value) -> Result<Value> {
-    for field in ["pairs", "seconds"] {
-        ensure!(
-            before[field] == now[field],
-            "--into: the document was taken with {field} {}, this run with {}; give the same, or \
-             write another document by --json",
-            before[field],
-            now[field]
-        );
-    }
+    ensure!(
+        before["seconds"] == now["seconds"],
+        "--into: the document was taken with runs of {} s, this run with {} s; give the same, or \
+         write another document by --json",
+        before["seconds"],
+        now["seconds"]
+    );
     for field in ["memory", "file"] {
         if now[field].is_null() {
             now[field] = before[field].clone();
@@ -43,7 +41,6 @@ pub(super) fn joined(before: Value, mut now: Value) -> Result<Value> {
 /// The findings as JSON, with every sample.
 pub(super) fn json(findings: &Findings, plan: Plan) -> Value {
     json!({
-        "pairs": plan.pairs,
         "seconds": plan.seconds.as_secs_f64(),
         "rows": findings.rows.iter().map(row_json).collect::<Vec<_>>(),
         "memory": findings.memory.as_ref().map(|memory| json!({
@@ -116,9 +113,9 @@ fn file_json(file: &LongFile) -> Value {
 mod tests {
     use super::*;
 
-    fn document(pairs: u64, rows: &[(&str, u64)], memory: Value) -> Value {
+    fn document(seconds: u64, rows: &[(&str, u64)], memory: Value) -> Value {
         let rows = rows.iter().map(|(path, ours)| json!({ "path": path, "ours": ours }));
-        json!({ "pairs": pairs, "rows": rows.collect::<Vec<_>>(), "memory": memory })
+        json!({ "seconds": seconds, "rows": rows.collect::<Vec<_>>(), "memory": memory })
     }
 
     #[test]
@@ -134,6 +131,6 @@ mod tests {
     fn runs_of_other_lengths_are_not_put_together() {
         let (three, five) = (document(3, &[], json!(1)), document(5, &[], json!(1)));
         let error = joined(three, five).unwrap_err().to_string();
-        assert!(error.contains("pairs 3, this run with 5"), "{error}");
+        assert!(error.contains("3 s, this run with 5 s"), "{error}");
     }
 }
