@@ -40,7 +40,8 @@ pub fn fill(page: &str, table: impl Fn(&str) -> Option<String>) -> anyhow::Resul
 }
 
 /// A table of the pages by its name: `lab.NAME` from the lab's document, `bench.NAME` from that of
-/// the benches, where `bench.peers.ratios` has the ratios of `bench.peers` alone.
+/// the benches, where `bench.peers.ratios` has the ratios of `bench.peers` alone, and
+/// `bench.NAME.cells` a table without its conditions.
 pub fn table(lab: &Value, bench: &Value, name: &str) -> Option<String> {
     match name.split_once('.')? {
         ("lab", "headlines") => Some(headlines(lab)),
@@ -50,7 +51,10 @@ pub fn table(lab: &Value, bench: &Value, name: &str) -> Option<String> {
         ("lab", "machine") => machine(lab),
         ("lab", "policies") => policies(lab),
         ("bench", "peers.ratios") => peers::ratios(&bench["peers"]),
-        ("bench", name) => bench_table(bench.get(name)?),
+        ("bench", name) => match name.strip_suffix(".cells") {
+            Some(name) => cells(bench.get(name)?),
+            None => with_conditions(bench.get(name)?),
+        },
         _ => None,
     }
 }
@@ -267,13 +271,18 @@ fn policies(lab: &Value) -> Option<String> {
 }
 
 /// A table of the benches: its conditions, and its rows.
-fn bench_table(table: &Value) -> Option<String> {
+fn with_conditions(table: &Value) -> Option<String> {
+    Some(format!("{}\n\n{}", table["conditions"].as_str()?, cells(table)?))
+}
+
+/// Header and rows of a table of the benches.
+fn cells(table: &Value) -> Option<String> {
     let words = |value: &Value| -> Option<Vec<String>> {
         value.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
     };
     let names = words(&table["header"])?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut out = format!("{}\n\n{}", table["conditions"].as_str()?, header(&names));
+    let mut out = header(&names);
     for cells in table["rows"].as_array()? {
         out += &row(&words(cells)?);
     }
@@ -352,5 +361,6 @@ mod tests {
         assert_eq!(table("lab.missed"), missed);
         assert_eq!(table("lab.again"), "- `x`, c: 1 pair set aside and run again: v.\n");
         assert_eq!(table("bench.b"), "Once.\n\n| h |\n|---|\n| r |\n");
+        assert_eq!(table("bench.b.cells"), "| h |\n|---|\n| r |\n");
     }
 }
