@@ -24,7 +24,7 @@ use crate::{bench, docs, shell, steps};
 
 const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
      figures bench [TABLE]... [--quick] | figures bench kernel|peers|tun2proxy --from FILE | \
-     figures bench senders|nsperf --from FILE...";
+     figures bench senders|nsperf|udp --from FILE...";
 
 /// The longest that one command may take, unless its table says otherwise.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -114,6 +114,7 @@ fn from(table: &str, documents: &[String]) -> Result<Rows> {
         ("kernel", [taken]) => tables::kernel(repeated(taken)?),
         ("peers", [taken]) => tables::peers(repeated(taken)?),
         ("senders", taken) => tables::senders(taken),
+        ("udp", taken) => tables::udp(taken),
         _ => bail!("{USAGE}"),
     }
 }
@@ -275,7 +276,7 @@ fn attacks(root: &Path, effort: Effort) -> Result<Rows> {
 }
 
 fn udp(root: &Path, effort: Effort) -> Result<Rows> {
-    tables::udp(&measured(root, "udp", effort.quick(), steps::bench_udp)?)
+    tables::udp(&[measured(root, "udp", effort.quick(), steps::bench_udp)?])
 }
 
 fn sacked(root: &Path, effort: Effort) -> Result<Rows> {

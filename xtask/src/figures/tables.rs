@@ -1,6 +1,6 @@
 //! From the documents of the benches to the rows of tables.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::{Rows, counted, median};
@@ -32,14 +32,29 @@ fn ready(taken: &Value, conditions: String) -> Result<Rows> {
     Ok(Rows { conditions, header: words(&table["header"])?, rows })
 }
 
-/// The table of `bench udp`.
-pub(super) fn udp(taken: &Value) -> Result<Rows> {
+/// The table of `bench udp`. A row of a later document takes the place of the earlier one.
+pub(super) fn udp(documents: &[Value]) -> Result<Rows> {
+    let (first, later) = documents.split_first().context("no document of the bench is named")?;
     let conditions = format!(
         "{} of {} s; CPU in seconds for a million datagrams or a gigabyte, ours / kernel",
-        counted(&taken["repetitions"], "pair"),
-        taken["seconds"]
+        counted(pairs_of(documents, |row| &row["ours"]), "pair"),
+        first["seconds"]
     );
-    ready(taken, conditions)
+    let mut table = ready(first, conditions)?;
+    for taken in later {
+        ensure!(
+            taken["seconds"] == first["seconds"],
+            "runs of {} s and of {} s do not go into one table",
+            first["seconds"],
+            taken["seconds"]
+        );
+        for row in ready(taken, String::new())?.rows {
+            let same = table.rows.iter_mut().find(|other| other.first() == row.first());
+            let Some(same) = same else { bail!("the first document has no row {row:?}") };
+            *same = row;
+        }
+    }
+    Ok(table)
 }
 
 /// The table of `bench kernel`.
@@ -451,6 +466,24 @@ mod tests {
             assert!(made.conditions.contains(part), "{part}: {}", made.conditions);
         }
         assert!(tun2proxy(&json!({})).is_err());
+    }
+
+    #[test]
+    fn a_row_that_was_taken_again_takes_the_place_of_the_first() {
+        let taken = |seconds: f64, pairs: usize, rows: &[(&str, &str)]| {
+            json!({
+                "seconds": seconds,
+                "rows": rows.iter().map(|_| json!({ "ours": vec![1; pairs] })).collect::<Vec<_>>(),
+                "table": { "header": ["work", "ratio"], "rows": rows },
+            })
+        };
+        let first = taken(1.0, 5, &[("a", "0.9"), ("b", "2.0")]);
+        let made = udp(&[first.clone(), taken(1.0, 9, &[("a", "1.1")])]).unwrap();
+        assert_eq!(made.rows, [["a", "1.1"], ["b", "2.0"]]);
+        assert!(made.conditions.starts_with("5 to 9 pairs of 1.0 s; "), "{}", made.conditions);
+        for other in [taken(1.0, 9, &[("c", "1.1")]), taken(2.0, 9, &[("a", "1.1")])] {
+            assert!(udp(&[first.clone(), other]).is_err());
+        }
     }
 
     #[test]
