@@ -24,6 +24,11 @@ pub(crate) const LEAST_STAY_MS: u16 = 10;
 /// while it is in the cache; the rest is read by the next poll, which follows at once.
 pub const RX_BATCH_BYTES: usize = 256 * 1024;
 
+/// Bytes that such a poll takes in trains of UDP, give or take a packet. What lies in the device
+/// counts against the sender's SO_SNDBUF, which by default has room for three trains of 64 KiB: if
+/// all of them were read before one is handed on, the sender would have nothing to do meanwhile.
+pub const RX_BATCH_TRAIN_BYTES: usize = 64 * 1024;
+
 /// Timers that one poll fires. The rest fires in the next, which is asked for at once.
 pub const TIMER_BATCH: usize = 256;
 

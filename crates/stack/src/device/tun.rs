@@ -48,7 +48,7 @@ use rustix::io::Errno;
 
 use self::vnet::Header;
 use super::{Caps, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, TxStatus};
-use crate::limits::RX_BATCH_BYTES;
+use crate::limits::{RX_BATCH_BYTES, RX_BATCH_TRAIN_BYTES};
 use crate::offload::{Layout, checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
@@ -353,8 +353,8 @@ impl<P: Port> TunRx<P> {
         TunRx { port, name, vnet, chunk: None, trouble, stats }
     }
 
-    /// Reads one packet. `None` if there is none at present.
-    fn read(&mut self, now: Instant, pool: &Pool) -> Result<Option<Packet>, DeviceError> {
+    /// Reads one packet, and says whether it is a train of UDP. `None` if there is none at present.
+    fn read(&mut self, now: Instant, pool: &Pool) -> Result<Option<(Packet, bool)>, DeviceError> {
         let header_len = if self.vnet { vnet::LEN } else { 0 };
         let longest = MAX_PACKET + header_len;
         if let Some(chunk) = &mut self.chunk {
@@ -390,7 +390,7 @@ impl<P: Port> TunRx<P> {
         if len <= header_len {
             // Nothing behind the header. The stack will refuse an empty packet.
             self.stats.errors += 1;
-            return Ok(Some(packet));
+            return Ok(Some((packet, false)));
         }
         let header = slice.first_chunk::<{ vnet::LEN }>().map(Header::read).unwrap_or_default();
         slice.advance(header_len);
@@ -399,7 +399,7 @@ impl<P: Port> TunRx<P> {
             header.describe(&mut packet);
         }
         self.stats.passed(&packet);
-        Ok(Some(packet))
+        Ok(Some((packet, header.is_udp_train())))
     }
 }
 
@@ -411,14 +411,15 @@ impl<P: Port> DeviceRx for TunRx<P> {
         out: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, DeviceError> {
-        let mut bytes = 0;
+        let (mut bytes, mut train_bytes) = (0, 0);
         for count in 0..max {
-            if bytes >= RX_BATCH_BYTES {
+            if bytes >= RX_BATCH_BYTES || train_bytes >= RX_BATCH_TRAIN_BYTES {
                 return Ok(count);
             }
             match self.read(now, pool)? {
-                Some(packet) => {
+                Some((packet, is_train)) => {
                     bytes += packet.len();
+                    train_bytes += if is_train { packet.len() } else { 0 };
                     out.push(packet);
                 }
                 None => return Ok(count),

@@ -340,6 +340,20 @@ fn what_arrives_is_described() {
 }
 
 #[test]
+fn a_batch_is_shorter_if_it_is_of_trains_of_udp() {
+    let pool = Pool::new();
+    let packet = super_segment(&pool, 4, 1200, 40);
+    for (gso_type, limit) in [(1, RX_BATCH_BYTES), (5, RX_BATCH_TRAIN_BYTES)] {
+        let kernel = Fake::new(|_, _| Ok(()));
+        let header = Header { gso_type, ..Header::for_packet(&packet).unwrap() };
+        let arrives = || arrived(header, &packet);
+        kernel.0.lock().unwrap().to_read.extend(std::iter::repeat_with(arrives).take(64));
+        let count = kernel.rx(true).receive(Instant::ZERO, &pool, &mut Vec::new(), 64).unwrap();
+        assert_eq!(count, limit.div_ceil(packet.len()));
+    }
+}
+
+#[test]
 fn packets_share_a_chunk_while_the_longest_fits() {
     let pool = Pool::new();
     let kernel = Fake::new(|_, _| Ok(()));

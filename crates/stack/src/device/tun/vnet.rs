@@ -81,6 +81,11 @@ impl Header {
         Some(header)
     }
 
+    /// Whether the packet is several datagrams of one length (UDP segmentation offload).
+    pub(super) fn is_udp_train(&self) -> bool {
+        self.gso_type & !GSO_ECN == GSO_UDP_L4
+    }
+
     /// Notes on a packet that arrived what the header says about it.
     pub(super) fn describe(&self, packet: &mut Packet) {
         packet.csum = if self.flags & NEEDS_CSUM != 0 {
