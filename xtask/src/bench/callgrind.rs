@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::shell;
+use crate::{callgrind, shell};
 
-/// The longest that one run, under callgrind or of a tool, may take.
+/// The longest that one run of a tool may take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// An atomic instruction that was executed.
@@ -42,23 +42,13 @@ pub(super) fn atomics(
     toggle: &str,
     out: &Path,
 ) -> Result<(String, Vec<Place>)> {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--quiet", "--dump-instr=yes", "--collect-atstart=no"]);
-    command.args(["--compress-pos=no", "--compress-strings=no"]);
-    command.arg(format!("--toggle-collect={toggle}"));
-    command.arg(format!("--callgrind-out-file={}", out.display()));
-    let run = shell::output(command.arg(program).args(words), LIMIT);
-    let run = run.context("valgrind is needed (apt-get install valgrind binutils)")?;
-    let run = run.with_context(|| format!("{} did not end in time", program.display()))?;
-    let said = String::from_utf8_lossy(&run.stderr);
-    ensure!(run.status.success(), "{} under callgrind: {said}", program.display());
-    let text = std::fs::read_to_string(out).context("reading what callgrind wrote")?;
+    let (said, text) = callgrind::run(program, words, toggle, &["--dump-instr=yes"], out)?;
     let mut places = Vec::new();
     for (object, counts) in counts(&text) {
         places.extend(in_object(&object, &counts)?);
     }
     places.sort_by(|a, b| (b.count, &a.frames).cmp(&(a.count, &b.frames)));
-    Ok((String::from_utf8_lossy(&run.stdout).into_owned(), places))
+    Ok((said, places))
 }
 
 /// How often each address was executed, by object file.
