@@ -55,7 +55,7 @@ const ARCHITECTURE: &str = "x86_64";
 pub(crate) struct HotPath {
     pub(crate) work: &'static str,
     /// How often it is done.
-    rounds: usize,
+    pub(crate) rounds: usize,
     /// What one unit of it is.
     pub(crate) unit: &'static str,
 }
@@ -226,14 +226,15 @@ fn count_all(root: &Path, paths: &[&HotPath]) -> Result<BTreeMap<String, Count>>
 }
 
 fn count(program: &Path, path: &HotPath) -> Result<Count> {
-    let (units, functions) = callgrind::counted(program, path.work, path.rounds, &[])?;
-    let event = functions.event("Ir").context("callgrind counts instructions")?;
+    let (units, functions) = callgrind::counted(program, path.work, path.rounds)?;
     let name = program.to_string_lossy();
     let own = functions.all.iter().filter(|function| function.object == name);
-    let own: u64 = own.map(|function| function.own(event)).sum();
+    let own: u64 = own.map(|function| function.instructions).sum();
     ensure!(own > 0, "callgrind has seen no instruction of `counted {}`", path.work);
+    let allocate = functions.all.iter().filter(|of| ALLOCATE.contains(&of.name.as_str()));
+    let allocations = allocate.map(|function| function.calls).sum();
     let each = |count: u64| (count as f64 / units as f64 * 100.0).round() / 100.0;
-    Ok(Count { instructions: each(own), allocations: each(functions.calls_of(&ALLOCATE)) })
+    Ok(Count { instructions: each(own), allocations: each(allocations) })
 }
 
 fn read(root: &Path) -> Result<Committed> {

@@ -10,6 +10,7 @@ mod conformance;
 mod docs;
 mod drills;
 mod figures;
+mod frames;
 mod fuzz;
 mod instructions;
 mod licences;
@@ -19,6 +20,7 @@ mod mutants;
 mod outside;
 mod packages;
 mod parity;
+mod profile;
 mod publish;
 mod shell;
 mod steps;
@@ -81,9 +83,13 @@ commands:
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   bench idle [--at COMMIT]...     where the memory of idle connections goes
+  bench million [--quick]         what a packet costs as connections become a million; valgrind
   instructions [--update --why TEXT] [PATH]...
                                   instructions of hot paths beside the committed counts; or write
                                   these, with the reason; valgrind
+  profile ROW... [--seconds S] [--json FILE]
+                                  nanoseconds for each packet by layer, of a row of bench kernel, as
+                                  root and with perf; or instructions of a hot path; valgrind
   miri --foreign [--shard K/N] [PACKAGE]...
                                   the tests of buffers, headers and engine, or the K-th of N parts
                                   of them, under Miri, as a 32-bit and a big-endian processor run
@@ -130,6 +136,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("figures") => figures::run(&root()?, rest),
         Some("instructions") => instructions::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),
+        Some("profile") => profile::run(&root()?, rest),
         Some("miri") => miri::run(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
         Some("outside") => outside::command(&root()?, rest),

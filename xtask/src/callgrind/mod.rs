@@ -4,6 +4,7 @@
 //! read by the source file that the compiler names for each instruction, so that what was inlined
 //! counts for the file that it was written in.
 
+mod addresses;
 mod functions;
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+pub(crate) use self::addresses::{by_address, events};
 pub(crate) use self::functions::Functions;
 use crate::shell;
 
@@ -45,14 +47,9 @@ pub(crate) fn run(
 }
 
 /// Runs one kind of work of the program `counted`. Returns the units of work, and the functions.
-pub(crate) fn counted(
-    program: &Path,
-    work: &str,
-    rounds: usize,
-    options: &[&str],
-) -> Result<(u64, Functions)> {
+pub(crate) fn counted(program: &Path, work: &str, rounds: usize) -> Result<(u64, Functions)> {
     let out = program.with_file_name(format!("counted-{work}.functions"));
-    let (said, text) = run(program, &[work, &rounds.to_string()], TOGGLE, options, &out)?;
+    let (said, text) = run(program, &[work, &rounds.to_string()], TOGGLE, &[], &out)?;
     let units = said.trim().parse().context("`counted` prints how much it did")?;
     Ok((units, Functions::parse(&text)?))
 }

@@ -65,7 +65,7 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 17] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "peers", needs_root: true, take: peers },
     Table { name: "stalls", needs_root: true, take: stalls },
@@ -77,6 +77,9 @@ const TABLES: [Table; 14] = [
     Table { name: "fq", needs_root: false, take: stream::fair_queueing },
     Table { name: "explain", needs_root: false, take: explain::take },
     Table { name: "idle", needs_root: false, take: idle },
+    Table { name: "million", needs_root: false, take: million },
+    Table { name: "profile", needs_root: true, take: profile },
+    Table { name: "instructions", needs_root: false, take: instructions },
     Table { name: "sacked", needs_root: false, take: sacked },
     Table { name: "atomics", needs_root: false, take: atomics },
     Table { name: "nsperf", needs_root: false, take: nsperf::take },
@@ -286,6 +289,36 @@ fn sacked(root: &Path, effort: Effort) -> Result<Rows> {
 fn idle(root: &Path, effort: Effort) -> Result<Rows> {
     let options = ["--connections", effort.of("100000", "10000")];
     tables::idle(&measured(root, "idle", &options, bench::run)?)
+}
+
+fn million(root: &Path, effort: Effort) -> Result<Rows> {
+    tables::million(&measured(root, "million", effort.quick(), bench::run)?)
+}
+
+fn profile(root: &Path, effort: Effort) -> Result<Rows> {
+    let taken = profiled(root, &["time", "--seconds", effort.of("3", "1")])?;
+    let conditions = format!(
+        "nanoseconds of processor time of our process, by `perf record -e cpu-clock`, {} s of each \
+         row; system calls in a run of their own, under strace",
+        effort.of(3, 1)
+    );
+    tables::profile(&taken, &conditions)
+}
+
+fn instructions(root: &Path, _: Effort) -> Result<Rows> {
+    let conditions = "instructions for each unit of work, by callgrind; cycles with caches of 32 KiB \
+        and 32 MiB, a miss taken as 10 and 100 cycles";
+    tables::profile(&profiled(root, &["instructions"])?, conditions)
+}
+
+/// Runs `cargo xtask profile`, and reads the document that it writes.
+fn profiled(root: &Path, words: &[&str]) -> Result<Value> {
+    let path = steps::cargo_target(root).join("profile.json");
+    let json = path.to_str().context("the path of the repository is text")?;
+    let words: Vec<String> =
+        [words, &["--json", json]].concat().iter().map(ToString::to_string).collect();
+    crate::profile::run(root, &words)?;
+    read(&path)
 }
 
 fn atomics(root: &Path, effort: Effort) -> Result<Rows> {
