@@ -23,7 +23,8 @@ use serde_json::{Map, Value, json};
 use crate::{bench, docs, shell, steps};
 
 const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
-     figures bench [TABLE]... [--quick] | figures bench kernel|peers|tun2proxy --from FILE | \
+     figures bench [TABLE]... [--quick] | figures bench \
+     kernel|peers|tun2proxy|million|profile|instructions --from FILE | \
      figures bench senders|nsperf --from FILE...";
 
 /// The longest that one command may take, unless its table says otherwise.
@@ -85,6 +86,12 @@ const TABLES: [Table; 17] = [
     Table { name: "nsperf", needs_root: false, take: nsperf::take },
 ];
 
+/// What the conditions of the two profiles say.
+const PROFILE: &str = "nanoseconds of processor time of our process, by `perf record -e cpu-clock`; \
+    system calls in a run of their own, under strace";
+const INSTRUCTIONS: &str = "instructions for each unit of work, by callgrind; cycles with caches of \
+    32 KiB and 32 MiB, a miss taken as 10 and 100 cycles";
+
 /// Runs it.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     let known = |words: &[&str]| args[1..].iter().all(|word| words.contains(&word.as_str()));
@@ -117,6 +124,9 @@ fn from(table: &str, documents: &[String]) -> Result<Rows> {
         ("kernel", [taken]) => tables::kernel(repeated(taken)?),
         ("peers", [taken]) => tables::peers(repeated(taken)?),
         ("senders", taken) => tables::senders(taken),
+        ("million", [taken]) => tables::million(taken),
+        ("profile", [taken]) => tables::profile(taken, PROFILE),
+        ("instructions", [taken]) => tables::profile(taken, INSTRUCTIONS),
         _ => bail!("{USAGE}"),
     }
 }
@@ -297,18 +307,11 @@ fn million(root: &Path, effort: Effort) -> Result<Rows> {
 
 fn profile(root: &Path, effort: Effort) -> Result<Rows> {
     let taken = profiled(root, &["time", "--seconds", effort.of("3", "1")])?;
-    let conditions = format!(
-        "nanoseconds of processor time of our process, by `perf record -e cpu-clock`, {} s of each \
-         row; system calls in a run of their own, under strace",
-        effort.of(3, 1)
-    );
-    tables::profile(&taken, &conditions)
+    tables::profile(&taken, PROFILE)
 }
 
 fn instructions(root: &Path, _: Effort) -> Result<Rows> {
-    let conditions = "instructions for each unit of work, by callgrind; cycles with caches of 32 KiB \
-        and 32 MiB, a miss taken as 10 and 100 cycles";
-    tables::profile(&profiled(root, &["instructions"])?, conditions)
+    tables::profile(&profiled(root, &["instructions"])?, INSTRUCTIONS)
 }
 
 /// Runs `cargo xtask profile`, and reads the document that it writes.

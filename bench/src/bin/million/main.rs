@@ -39,7 +39,7 @@ const REQUESTS_COUNTED: u64 = 2000;
 const RESTING_TIME: Duration = Duration::from_millis(2500);
 
 /// What ends a run in which nothing goes on.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(200);
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -217,7 +217,7 @@ impl Server {
         let mut stream = self.streams.get(index).context("a packet of a known connection")?;
         let mut body = [0; BODY];
         let mut answered = Err(ErrorKind::WouldBlock.into());
-        let work = || {
+        let mut work = || {
             self.stack.poll_with(|| {
                 answered = stream.read_exact(&mut body).and_then(|()| stream.write_all(&body));
             })

@@ -21,7 +21,7 @@ const PATIENCE: usize = 20_000;
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// What ends a run in which nothing goes on.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(200);
 
 /// Steps through the active ones, so that no neighbours follow one another. It has no divisor in
 /// common with powers of ten.
