@@ -1,15 +1,18 @@
-//! Project automation: `cargo xtask {test,nightly,tidy,docs,figures,bench,drill,conformance}`.
+//! Project automation: `cargo xtask {test,nightly,tidy,docs,figures,bench,instructions,drill,conformance}`.
 //!
 //! One door for people and robots: the continuous integration runs `cargo xtask test` and nothing
 //! else, and what it runs can be run on any Linux machine. What a machine cannot run is skipped and
 //! named at the end, never passed over in silence; where `CI` is set, it fails.
 
 mod bench;
+mod callgrind;
 mod conformance;
 mod docs;
 mod drills;
 mod figures;
+mod frames;
 mod fuzz;
+mod instructions;
 mod licences;
 mod miri;
 mod modules;
@@ -17,6 +20,7 @@ mod mutants;
 mod outside;
 mod packages;
 mod parity;
+mod profile;
 mod publish;
 mod shell;
 mod steps;
@@ -79,6 +83,13 @@ commands:
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   bench idle [--at COMMIT]...     where the memory of idle connections goes
+  bench million [--quick]         what a packet costs as connections become a million; valgrind
+  instructions [--update --why TEXT] [PATH]...
+                                  instructions of hot paths beside the committed counts; or write
+                                  these, with the reason; valgrind
+  profile ROW... [--seconds S] [--json FILE]
+                                  nanoseconds for each packet by layer, of a row of bench kernel, as
+                                  root and with perf; or instructions of a hot path; valgrind
   miri --foreign [--shard K/N] [PACKAGE]...
                                   the tests of buffers, headers and engine, or the K-th of N parts
                                   of them, under Miri, as a 32-bit and a big-endian processor run
@@ -123,7 +134,9 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("swarm-mutants") => swarm_mutants::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
         Some("figures") => figures::run(&root()?, rest),
+        Some("instructions") => instructions::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),
+        Some("profile") => profile::run(&root()?, rest),
         Some("miri") => miri::run(&root()?, rest),
         Some("interop") => steps::interop_only(&root()?, rest),
         Some("outside") => outside::command(&root()?, rest),

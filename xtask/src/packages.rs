@@ -38,6 +38,9 @@ const OUTSIDE: [(&str, &str); 4] =
 const WISHED: [(&str, &str); 3] =
     [("chromium", "chromium"), ("traceroute", "traceroute"), ("dig", "bind9-dnsutils")];
 
+/// The program that counts instructions, and the package that brings it.
+const VALGRIND: &str = "valgrind";
+
 /// Modules of the system's Python without which single tests are left out, with their packages.
 const MODULES: [(&str, &str); 1] = [("prometheus_client", "python3-prometheus-client")];
 
@@ -58,6 +61,7 @@ pub(crate) fn prepare(fuzz: bool, long: bool) {
     packages
         .extend(MODULES.iter().filter(|(module, _)| !has_module(module)).map(|(_, name)| *name));
     packages.extend((fuzz && !has_cxx()).then_some("g++"));
+    packages.extend((!exists(VALGRIND)).then_some(VALGRIND));
     if rustix::process::geteuid().is_root() && !packages.is_empty() {
         let all = install(&packages);
         // One that is not to be had must not keep the others away.
@@ -83,6 +87,17 @@ pub(crate) fn wish() {
     if let Err(error) = install(&missing) {
         println!("some tests are left out: {error:#}");
     }
+}
+
+/// Makes sure that callgrind can be run. Says why not.
+pub(crate) fn valgrind() -> Result<(), String> {
+    if exists(VALGRIND) {
+        return Ok(());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err("valgrind is missing (apt-get install valgrind)".into());
+    }
+    install(&[VALGRIND]).map_err(|error| format!("{error:#}"))
 }
 
 /// Packages with those of these programs that are missing.

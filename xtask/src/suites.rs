@@ -8,8 +8,8 @@
 
 use anyhow::Result;
 
-use crate::drills;
 use crate::steps::Session;
+use crate::{drills, instructions};
 
 /// One part of the whole.
 pub(crate) struct Suite {
@@ -32,22 +32,23 @@ const fn suite(
 
 /// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
 /// has checked, `drill` and `interop` share the release build.
-pub(crate) const SUITES: [Suite; 16] = [
+pub(crate) const SUITES: [Suite; 17] = [
     suite("prepare", 6, 20, Session::prepare),
     suite("tidy", 1, 1, Session::tidy),
     suite("format", 1, 1, Session::format),
     suite("licences", 3, 20, Session::licences),
-    suite("clippy", 5, 3, Session::clippy),
-    suite("rustdoc", 3, 2, Session::rustdoc),
+    suite("clippy", 4, 3, Session::clippy),
+    suite("rustdoc", 2, 2, Session::rustdoc),
     suite("unit", 11, 40, Session::unit),
     suite("outside", 11, 36, Session::outside),
     suite("targets", 5, 6, Session::targets),
     suite("publish", 3, 3, Session::publish),
     suite("loom", 5, 60, Session::loom),
     suite("miri", 3, 90, Session::miri),
-    suite("drill", 6, 5, |s| drills::step(&s.root, &mut s.tally)),
+    suite("drill", 5, 5, |s| drills::step(&s.root, &mut s.tally)),
     suite("sim", 4, 160, Session::sim),
     suite("interop", 11, 35, Session::interop),
+    suite("instructions", 3, 3, instructions::step),
     suite("fuzz", 11, 125, Session::fuzz),
 ];
 

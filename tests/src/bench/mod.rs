@@ -46,6 +46,7 @@ struct Request {
     plan: Plan,
     json: Option<PathBuf>,
     only: Vec<String>,
+    exactly: Vec<String>,
 }
 
 /// Runs the comparison.
@@ -67,11 +68,16 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     as_root(|| compare(&request))
 }
 
+impl Request {
+    fn takes(&self, row: &Row) -> bool {
+        let all = self.only.is_empty() && self.exactly.is_empty();
+        let holds = self.only.iter().any(|part| row.name.contains(part));
+        all || holds || self.exactly.iter().any(|name| row.name == name)
+    }
+}
+
 fn compare(request: &Request) -> Result<()> {
-    let chosen: Vec<&Row> = rows::ALL
-        .iter()
-        .filter(|row| request.only.is_empty() || request.only.iter().any(|o| row.name.contains(o)))
-        .collect();
+    let chosen: Vec<&Row> = rows::ALL.iter().filter(|row| request.takes(row)).collect();
     let mut measured: Vec<Measured> = chosen.iter().map(|row| Measured::new(row)).collect();
     for repetition in 0..request.plan.repetitions {
         for (row, result) in chosen.iter().zip(&mut measured) {
@@ -121,10 +127,10 @@ fn measure(row: &Row, plan: Plan, repetition: usize, result: &mut Measured) {
 }
 
 fn parse(words: &[String]) -> Result<Request> {
-    let mut request = Request { plan: FULL, json: None, only: Vec::new() };
+    let mut request = Request { plan: FULL, json: None, only: Vec::new(), exactly: Vec::new() };
     let mut rest = words.iter();
     if rest.next().map(String::as_str) != Some("kernel") {
-        bail!("usage: bench kernel [--quick] [--json FILE] [--only NAME]...");
+        bail!("usage: bench kernel [--quick] [--json FILE] [--only PART | --exactly NAME]...");
     }
     while let Some(word) = rest.next() {
         let mut value = || rest.next().cloned().with_context(|| format!("{word} wants a value"));
@@ -132,6 +138,7 @@ fn parse(words: &[String]) -> Result<Request> {
             "--quick" => request.plan = QUICK,
             "--json" => request.json = Some(value()?.into()),
             "--only" => request.only.push(value()?),
+            "--exactly" => request.exactly.push(value()?),
             "--repetitions" => request.plan.repetitions = value()?.parse().context("a number")?,
             "--seconds" => {
                 request.plan.seconds =

@@ -12,9 +12,7 @@ use serde_json::{Value, json};
 use super::at::Version;
 use super::callgrind::{Kind, Place, atomics};
 use super::value;
-
-/// Names of functions inside which callgrind counts.
-const TOGGLE: &str = "counted::counted*";
+use crate::callgrind::TOGGLE;
 
 /// Kinds of work that `counted` knows, and what one unit of it is.
 const WORK: [(&str, &str); 6] = [

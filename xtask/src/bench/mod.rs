@@ -9,6 +9,7 @@ mod atomics;
 mod callgrind;
 mod flood;
 pub(crate) mod idle;
+pub(crate) mod million;
 pub(crate) mod peers;
 mod sacked;
 pub(crate) mod tun2proxy;
@@ -34,7 +35,8 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
   flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]
   sacked [--at COMMIT]... [--rounds N] [--json FILE]
-  idle [--at COMMIT]... [--connections N] [--json FILE]";
+  idle [--at COMMIT]... [--connections N] [--json FILE]
+  million [--quick] [--counts N,N,...] [--no-misses] [--json FILE]";
 
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
@@ -47,6 +49,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("atomics") => atomics::run(root, &args[1..]),
         Some("flood") => flood::run(root, &args[1..]),
         Some("idle") => idle::run(root, &args[1..]),
+        Some("million") => million::run(root, &args[1..]),
         Some("sacked") => sacked::run(root, &args[1..]),
         _ => bail!("{USAGE}"),
     }

@@ -23,7 +23,8 @@ use serde_json::{Map, Value, json};
 use crate::{bench, docs, shell, steps};
 
 const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
-     figures bench [TABLE]... [--quick] | figures bench kernel|peers|tun2proxy --from FILE | \
+     figures bench [TABLE]... [--quick] | figures bench \
+     kernel|peers|tun2proxy|million|profile|instructions --from FILE | \
      figures bench senders|nsperf|udp --from FILE...";
 
 /// The longest that one command may take, unless its table says otherwise.
@@ -65,7 +66,7 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 17] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "peers", needs_root: true, take: peers },
     Table { name: "stalls", needs_root: true, take: stalls },
@@ -77,10 +78,19 @@ const TABLES: [Table; 14] = [
     Table { name: "fq", needs_root: false, take: stream::fair_queueing },
     Table { name: "explain", needs_root: false, take: explain::take },
     Table { name: "idle", needs_root: false, take: idle },
+    Table { name: "million", needs_root: false, take: million },
+    Table { name: "profile", needs_root: true, take: profile },
+    Table { name: "instructions", needs_root: false, take: instructions },
     Table { name: "sacked", needs_root: false, take: sacked },
     Table { name: "atomics", needs_root: false, take: atomics },
     Table { name: "nsperf", needs_root: false, take: nsperf::take },
 ];
+
+/// What the conditions of the two profiles say.
+const PROFILE: &str = "nanoseconds of processor time of our process, by `perf record -e cpu-clock`; \
+    system calls in a run of their own, under strace";
+const INSTRUCTIONS: &str = "instructions for each unit of work, by callgrind; cycles with caches of \
+    32 KiB and 32 MiB, a miss taken as 10 and 100 cycles";
 
 /// Runs it.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
@@ -115,6 +125,9 @@ fn from(table: &str, documents: &[String]) -> Result<Rows> {
         ("peers", [taken]) => tables::peers(repeated(taken)?),
         ("senders", taken) => tables::senders(taken),
         ("udp", taken) => tables::udp(taken),
+        ("million", [taken]) => tables::million(taken),
+        ("profile", [taken]) => tables::profile(taken, PROFILE),
+        ("instructions", [taken]) => tables::profile(taken, INSTRUCTIONS),
         _ => bail!("{USAGE}"),
     }
 }
@@ -287,6 +300,29 @@ fn sacked(root: &Path, effort: Effort) -> Result<Rows> {
 fn idle(root: &Path, effort: Effort) -> Result<Rows> {
     let options = ["--connections", effort.of("100000", "10000")];
     tables::idle(&measured(root, "idle", &options, bench::run)?)
+}
+
+fn million(root: &Path, effort: Effort) -> Result<Rows> {
+    tables::million(&measured(root, "million", effort.quick(), bench::run)?)
+}
+
+fn profile(root: &Path, effort: Effort) -> Result<Rows> {
+    let taken = profiled(root, &["time", "--seconds", effort.of("3", "1")])?;
+    tables::profile(&taken, PROFILE)
+}
+
+fn instructions(root: &Path, _: Effort) -> Result<Rows> {
+    tables::profile(&profiled(root, &["instructions"])?, INSTRUCTIONS)
+}
+
+/// Runs `cargo xtask profile`, and reads the document that it writes.
+fn profiled(root: &Path, words: &[&str]) -> Result<Value> {
+    let path = steps::cargo_target(root).join("profile.json");
+    let json = path.to_str().context("the path of the repository is text")?;
+    let words: Vec<String> =
+        [words, &["--json", json]].concat().iter().map(ToString::to_string).collect();
+    crate::profile::run(root, &words)?;
+    read(&path)
 }
 
 fn atomics(root: &Path, effort: Effort) -> Result<Rows> {

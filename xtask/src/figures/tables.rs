@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use super::{Rows, counted, median};
 use crate::bench::idle::ROWS as IDLE_ROWS;
+use crate::bench::million::nanos;
+use crate::profile::layers::LAYERS;
 
 fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -384,6 +386,90 @@ pub(super) fn idle(taken: &Value) -> Result<Rows> {
         header: strings(&["of one idle end", "this version"]),
         rows: IDLE_ROWS.iter().map(row).collect(),
     })
+}
+
+/// The table of `bench million`.
+pub(super) fn million(taken: &Value) -> Result<Rows> {
+    let rows = array(&taken["rows"])?;
+    let middle = |row: &Value| -> f64 {
+        let all = row["ns_per_request"].as_array().map_or(&[][..], Vec::as_slice);
+        median(&all.iter().filter_map(Value::as_f64).collect::<Vec<_>>())
+    };
+    let cycles = |row: &Value| row.pointer("/counted/cycles").and_then(Value::as_f64);
+    let first = rows.first().context("nothing was measured")?;
+    let (one, one_counted) = (middle(first), cycles(first));
+    let row = |row: &Value| {
+        let counted = |name: &str, places| number(&row["counted"][name], places);
+        let ratio = cycles(row).zip(one_counted).map(|(cycles, one)| cycles / one);
+        vec![
+            row["connections"].to_string(),
+            row["active"].to_string(),
+            number(&row["resident_bytes"], 0) + " B",
+            number(&row["opened_per_s"], 0),
+            nanos(row) + " ns",
+            format!("{:.2}", middle(row) / one),
+            counted("instructions", 0),
+            counted("first_level_misses", 0),
+            counted("last_level_misses", 0),
+            ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
+        ]
+    };
+    Ok(Rows {
+        conditions: "a request of 64 bytes and its answer, the peers in a second process; time: the \
+            middle of five measurements (least to most); counted by callgrind with caches of 32 KiB \
+            and 32 MiB, a miss taken as 10 and 100 cycles"
+            .into(),
+        header: strings(&[
+            "connections",
+            "active",
+            "resident, each",
+            "opened a second",
+            "time for a request",
+            "to one connection",
+            "instructions",
+            "misses, first cache",
+            "misses, last cache",
+            "cycles, to one connection",
+        ]),
+        rows: rows.iter().map(row).collect(),
+    })
+}
+
+/// The table of `profile`: layers in rows, work in columns.
+pub(super) fn profile(taken: &Value, conditions: &str) -> Result<Rows> {
+    let all = array(taken)?;
+    let of = |entry: &Value| text(&entry["row"]);
+    let cells = |name: &str, cell: &dyn Fn(&Value) -> String| -> Vec<String> {
+        std::iter::once(name.to_owned()).chain(all.iter().map(cell)).collect()
+    };
+    let mut rows = Vec::new();
+    for (at, (_, name)) in LAYERS.iter().enumerate() {
+        let values = || all.iter().map(move |entry| entry["layers"][at]["value"].as_f64());
+        if values().flatten().sum::<f64>() > 0.0 {
+            rows.push(cells(name, &|entry| number(&entry["layers"][at]["value"], 0)));
+        }
+    }
+    rows.push(cells("all", &|entry| number(&entry["total"], 0)));
+    if all.iter().any(|entry| !entry["cycles_total"].is_null()) {
+        rows.push(cells("estimated cycles", &|entry| number(&entry["cycles_total"], 0)));
+    }
+    if all.iter().any(|entry| !entry["units_per_s"].is_null()) {
+        rows.push(cells("thousands a second", &|entry| {
+            let rate = entry["units_per_s"].as_f64();
+            rate.map_or_else(|| "-".into(), |rate| format!("{:.1}", rate / 1000.0))
+        }));
+        rows.push(cells("system calls", &calls));
+    }
+    let names = all.iter().map(|entry| format!("`{}`", of(entry)));
+    let header = std::iter::once("layer".to_owned()).chain(names).collect();
+    Ok(Rows { conditions: conditions.into(), header, rows })
+}
+
+/// The most frequent system calls for each unit of work.
+fn calls(entry: &Value) -> String {
+    let all = entry["system_calls"].as_array().map_or(&[][..], Vec::as_slice);
+    let call = |call: &Value| format!("{} {}", text(&call[0]), number(&call[1], 2));
+    all.iter().take(3).map(call).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
