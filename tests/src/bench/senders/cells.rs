@@ -69,7 +69,8 @@ pub(super) fn third() -> Vec<Cell> {
 /// Those of nsperf's scenarios that fit through a link in real time: "bufferbloat", and "coexist"
 /// if two flows share the path.
 pub(super) fn nsperf(coexist: bool) -> Vec<Cell> {
-    let buffers: &[f64] = if coexist { &[0.1, 1.0, 4.0, 16.0] } else { &[1.0, 10.0, 50.0, 100.0] };
+    let buffers: &[f64] =
+        if coexist { &[0.1, 0.5, 1.0, 4.0, 16.0] } else { &[1.0, 10.0, 50.0, 100.0] };
     let (fault, sockets) = (Fault::Loss(0.0), Buffers::Nsperf);
     let cell = |&buffer| Cell { rate: 50, round_trip: 30, fault, buffer, sockets };
     buffers.iter().map(cell).collect()

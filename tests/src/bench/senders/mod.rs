@@ -8,6 +8,9 @@
 //! names the congestion control of a second flow. Then each run begins with a check of the link,
 //! and fails where rate or delay are off by more than 2 %.
 //!
+//! With `--kernel-beside` that second flow is a kernel's, whoever sends the first: with the same
+//! congestion control the two show whether ours is as fair to Linux as Linux is to itself.
+//!
 //! With `--reordering` the paths reorder and lose nothing, so whatever is sent again is sent
 //! without need, and every reduction should be undone.
 //!
@@ -81,6 +84,8 @@ struct Request {
     congestion: String,
     /// The congestion control of a second flow on each path.
     beside: Option<String>,
+    /// It is a kernel's, also beside ours.
+    kernel_beside: bool,
     paths: Paths,
     jobs: usize,
     json: Option<PathBuf>,
@@ -114,6 +119,7 @@ impl Measured {
                 way: *way,
                 congestion,
                 beside: request.beside.as_deref(),
+                kernel_beside: request.kernel_beside,
                 checked: request.paths == Paths::Nsperf,
                 time: plan.time,
                 seed: number + 1,
@@ -189,6 +195,7 @@ fn parse(words: &[String]) -> Result<Request> {
         way: Way::Send,
         congestion: "cubic".to_owned(),
         beside: None,
+        kernel_beside: false,
         paths: Paths::Third,
         jobs: 1,
         json: None,
@@ -205,6 +212,10 @@ fn parse(words: &[String]) -> Result<Request> {
             "--receive" => request.way = Way::Receive,
             "--congestion" => request.congestion = value()?.clone(),
             "--beside" => request.beside = Some(value()?.clone()),
+            "--kernel-beside" => {
+                request.beside = Some(value()?.clone());
+                request.kernel_beside = true;
+            }
             "--only" => only.push(value()?.clone()),
             "--json" => request.json = Some(value()?.into()),
             "--jobs" => request.jobs = value()?.parse().context("--jobs wants a number")?,
@@ -219,7 +230,10 @@ fn parse(words: &[String]) -> Result<Request> {
     }
     if request.way == Way::Receive {
         if request.paths == Paths::Nsperf || request.beside.is_some() {
-            bail!("--receive has one flow, on paths of its own: leave out --nsperf and --beside");
+            bail!(
+                "--receive has one flow, on paths of its own: leave out --nsperf, --beside and \
+                 --kernel-beside"
+            );
         }
         if request.paths == Paths::Reordering {
             bail!("--reordering is about the sender at the near end; leave out --receive");

@@ -3,6 +3,9 @@
 //! The near end is 192.0.2.2, behind a router of the kernel's (192.0.2.1) at the left end of the
 //! path. It is a stack on a TUN device of the router's, or a host of the kernel's with a veth pair
 //! to it. So packets of both go through the same router, which also cuts super-segments.
+//!
+//! A second flow comes from the near end as well, or from a host of the kernel's beside it
+//! (203.0.113.2, behind the same router).
 
 use std::time::Duration;
 
@@ -17,8 +20,12 @@ use crate::harness::path::{Path, RIGHT};
 use crate::harness::process::Process;
 use crate::harness::world::{DEVICE, START};
 
+/// The networks behind the router, in which it is .1 and the host .2: that of the near end, and
+/// that of a host of the kernel's beside it.
+const NETWORKS: [&str; 2] = ["192.0.2", "203.0.113"];
 const NEAR: &str = "192.0.2.2";
-const ROUTER: &str = "192.0.2.1";
+/// The router's device to the host beside the near end.
+const BESIDE_DEVICE: &str = "beside0";
 
 /// Who stands at the near end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +72,8 @@ pub(super) struct Run<'a> {
     pub(super) congestion: &'a str,
     /// The congestion control of a second flow on the same path.
     pub(super) beside: Option<&'a str>,
+    /// That flow is a kernel's, whoever stands at the near end.
+    pub(super) kernel_beside: bool,
     /// The link first shows that it keeps rate and delay within 2 %.
     pub(super) checked: bool,
     pub(super) time: Duration,
@@ -78,12 +87,15 @@ impl Run<'_> {
         if let Some(buffer) = self.cell.receive_buffer() {
             path.right.sysctl("net/ipv4/tcp_rmem", &buffer)?;
         }
-        if let (Some(buffer), Some(near)) = (self.cell.send_buffer(), &near) {
-            near.sysctl("net/ipv4/tcp_wmem", &buffer)?;
+        let other = if self.kernel_beside { Some(kernel_host(&path, 1)?) } else { None };
+        if let Some(buffer) = self.cell.send_buffer() {
+            for host in near.iter().chain(&other) {
+                host.sysctl("net/ipv4/tcp_wmem", &buffer)?;
+            }
         }
         let limit = self.time + Duration::from_secs(60);
         let Flows { mut receiver, sender, mut beside } = match self.way {
-            Way::Send => self.sending(&path, near.as_ref())?,
+            Way::Send => self.sending(&path, near.as_ref(), other.as_ref())?,
             Way::Receive => self.receiving(&path, near.as_ref())?,
         };
         let read = next_figures(&mut receiver, limit)?;
@@ -143,7 +155,12 @@ impl Run<'_> {
 
     /// Starts the flows of a near end that sends: all receivers, then the first flow's sender, then
     /// the second one's. Our stack is one process, which connects both in that order.
-    fn sending(&self, path: &Path, near: Option<&Namespace>) -> Result<Flows> {
+    fn sending(
+        &self,
+        path: &Path,
+        near: Option<&Namespace>,
+        other: Option<&Namespace>,
+    ) -> Result<Flows> {
         let receiver = path.start_right(&["discard", &format!("{RIGHT}:5001")])?;
         let to = format!("{RIGHT}:5002");
         let second = match self.beside {
@@ -157,8 +174,8 @@ impl Run<'_> {
         };
         let seconds = self.time.as_secs_f64().to_string();
         let words = ["peer", "write", &to, "--seconds", &seconds, "--congestion", control];
-        let sender_beside = match near {
-            Some(near) => Some(Process::spawn("second sender", &mut near.program(&words)?)?),
+        let sender_beside = match other.or(near) {
+            Some(host) => Some(Process::spawn("second sender", &mut host.program(&words)?)?),
             None => None,
         };
         let beside = Some(Second { receiver: receiver_beside, _sender: sender_beside });
@@ -178,27 +195,14 @@ impl Run<'_> {
 
     /// Puts a kernel's host behind the router, or makes the device of ours.
     fn near_end(&self, path: &Path) -> Result<Option<Namespace>> {
-        let router = &path.left;
-        let near = match self.near {
+        match self.near {
             Near::Ours => {
-                router.ip(&format!("tuntap add dev {DEVICE} mode tun"))?;
-                None
+                path.left.ip(&format!("tuntap add dev {DEVICE} mode tun"))?;
+                connect(path, DEVICE, NETWORKS[0])?;
+                Ok(None)
             }
-            Near::Kernel => {
-                let near = Namespace::new()?;
-                let name = near.name();
-                router.ip(&format!("link add {DEVICE} type veth peer name near0 netns {name}"))?;
-                near.ip(&format!("addr add {NEAR}/24 dev near0"))?;
-                near.ip("link set near0 up")?;
-                near.ip(&format!("route add default via {ROUTER}"))?;
-                Some(near)
-            }
-        };
-        router.ip(&format!("addr add {ROUTER}/24 dev {DEVICE}"))?;
-        router.ip(&format!("link set {DEVICE} up"))?;
-        router.sysctl("net/ipv4/ip_forward", "1")?;
-        path.right.ip(&format!("route add 192.0.2.0/24 via {}", crate::harness::path::LEFT))?;
-        Ok(near)
+            Near::Kernel => kernel_host(path, 0).map(Some),
+        }
     }
 
     fn near_program(
@@ -228,13 +232,37 @@ impl Run<'_> {
         let mut words = words.map(str::to_owned).to_vec();
         if let (Way::Send, Near::Ours) = (self.way, self.near) {
             let buffer = self.cell.send_buffer().map(|buffer| ("--tcp-wmem", buffer));
-            let beside = self.beside.map(|control| ("--beside", control.to_owned()));
+            let ours = self.beside.filter(|_| !self.kernel_beside);
+            let beside = ours.map(|control| ("--beside", control.to_owned()));
             for (name, value) in buffer.into_iter().chain(beside) {
                 words.extend([name.to_owned(), value]);
             }
         }
         words
     }
+}
+
+/// A host of the kernel's behind the router, in one of the [`NETWORKS`].
+fn kernel_host(path: &Path, place: usize) -> Result<Namespace> {
+    let device = [DEVICE, BESIDE_DEVICE][place];
+    let (host, network) = (Namespace::new()?, NETWORKS[place]);
+    let name = host.name();
+    path.left.ip(&format!("link add {device} type veth peer name near0 netns {name}"))?;
+    host.ip(&format!("addr add {network}.2/24 dev near0"))?;
+    host.ip("link set near0 up")?;
+    host.ip(&format!("route add default via {network}.1"))?;
+    connect(path, device, network)?;
+    Ok(host)
+}
+
+/// Makes the left host the router between the path and what is behind its `device`.
+fn connect(path: &Path, device: &str, network: &str) -> Result<()> {
+    let router = &path.left;
+    router.ip(&format!("addr add {network}.1/24 dev {device}"))?;
+    router.ip(&format!("link set {device} up"))?;
+    router.sysctl("net/ipv4/ip_forward", "1")?;
+    path.right.ip(&format!("route add {network}.0/24 via {}", crate::harness::path::LEFT))?;
+    Ok(())
 }
 
 /// What runs: the flow that is measured, and what shares its path.
@@ -249,6 +277,14 @@ struct Second {
     receiver: Process,
     /// It lives as long as the run.
     _sender: Option<Process>,
+}
+
+impl Sample {
+    /// Jain's index of both flows: 1 if both got the same. NaN if there was one.
+    pub(super) fn fairness(&self) -> f64 {
+        let (one, other) = (self.goodput, self.beside.unwrap_or(f64::NAN));
+        (one + other).powi(2) / (2.0 * (one * one + other * other))
+    }
 }
 
 /// Bits per second that a receiver read.
@@ -290,6 +326,23 @@ fn kernel_share(ns: &Namespace) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_that_share_alike_are_fair() {
+        let sample = |goodput, beside| Sample {
+            goodput,
+            beside,
+            again: 0.0,
+            reductions: 0.0,
+            undone: 0.0,
+            queue_ms: 0.0,
+            queue_middle_ms: 0.0,
+            late_ms: 0.0,
+        };
+        assert_eq!(sample(7.0, Some(7.0)).fairness(), 1.0);
+        assert_eq!(sample(3.0, Some(1.0)).fairness(), 0.8);
+        assert!(sample(3.0, None).fairness().is_nan());
+    }
 
     #[test]
     fn the_last_value_of_a_name_counts() {

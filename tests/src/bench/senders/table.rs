@@ -17,7 +17,7 @@ const HEAD: [&str; 10] = [
     "sent again, ours / kernel",
     "queue p95, ours / kernel",
     "verdict",
-    "beside, queue p50",
+    "beside, Jain's index, queue p50",
     "undone, ours / kernel",
 ];
 
@@ -59,7 +59,7 @@ pub(super) fn line(measured: &Measured) -> Vec<String> {
     ]
 }
 
-/// What the second flow reached, and the median delay in the queue.
+/// What the second flow reached, how fair that is, and the median delay in the queue.
 fn beside(measured: &Measured) -> String {
     let side = |figure: fn(&Sample) -> f64, places: usize| {
         let text = |side| match measured.middle(side, figure) {
@@ -69,7 +69,9 @@ fn beside(measured: &Measured) -> String {
         format!("{} / {}", text(0), text(1))
     };
     let rate = |sample: &Sample| sample.beside.map_or(f64::NAN, |rate| rate / 1e6);
-    format!("{} Mbit/s, {} ms", side(rate, 2), side(|sample| sample.queue_middle_ms, 2))
+    let fairness = side(Sample::fairness, 2);
+    let queue = side(|sample| sample.queue_middle_ms, 2);
+    format!("{} Mbit/s, fairness {fairness}, {queue} ms", side(rate, 2))
 }
 
 /// Reductions of one side, in all its runs, that were undone.
@@ -147,6 +149,7 @@ pub(super) fn document(measured: &[Measured], request: &Request) -> Value {
             "undone": sample.undone,
             "queue_delay_ms_p95": sample.queue_ms,
             "beside_bits_per_s": sample.beside,
+            "fairness": sample.beside.map(|_| sample.fairness()),
             "link_late_ms_p99": sample.late_ms,
         })
     };
@@ -164,6 +167,7 @@ pub(super) fn document(measured: &[Measured], request: &Request) -> Value {
     json!({
         "congestion_control": request.congestion,
         "beside": request.beside,
+        "kernel_beside": request.kernel_beside,
         "nsperf": request.paths == Paths::Nsperf,
         "way": format!("{:?}", request.way).to_lowercase(),
         "seconds": request.plan.time.as_secs_f64(),
