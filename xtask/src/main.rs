@@ -1,4 +1,4 @@
-//! Project automation: `cargo xtask {test,nightly,tidy,docs,figures,bench,instructions,drill,conformance}`.
+//! Project automation: `cargo xtask {test,nightly,tidy,docs,figures,bench,drill,conformance}`.
 //!
 //! One door for people and robots: the continuous integration runs `cargo xtask test` and nothing
 //! else, and what it runs can be run on any Linux machine. What a machine cannot run is skipped and

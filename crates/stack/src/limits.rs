@@ -128,8 +128,9 @@ pub(crate) const KEPT_PREQUEUE: usize = 8;
 pub const SPIN_LEASE: Duration = Duration::from_micros(200);
 
 /// How much is read from a UDP socket, each datagram with its overhead, and sent in
-/// [`STREAM_SPAN`], if that is a stream: about a gigabit per second. A reader that is woken by the devices
-/// ([`UdpSocket::watch_devices`](crate::UdpSocket::watch_devices)) polls them itself meanwhile.
+/// [`STREAM_SPAN`], if that is a stream: about a gigabit per second. A reader that is woken by the
+/// devices ([`UdpSocket::watch_devices`](crate::UdpSocket::watch_devices)) polls them itself
+/// meanwhile.
 pub const STREAM_BYTES: usize = 128 * 1024;
 
 /// The time in which that is counted.

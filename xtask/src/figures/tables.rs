@@ -415,10 +415,11 @@ pub(super) fn million(taken: &Value) -> Result<Rows> {
         ]
     };
     Ok(Rows {
-        conditions: "a request of 64 bytes and its answer, the peers in a second process; time: the \
-            middle of five measurements (least to most); counted by callgrind with caches of 32 KiB \
-            and 32 MiB, a miss taken as 10 and 100 cycles"
-            .into(),
+        conditions:
+            "a request of 64 bytes and its answer, the peers in a second process; time: the \
+            middle of five measurements (least to most); counted by callgrind with caches of 32 \
+            KiB and 32 MiB, a miss taken as 10 and 100 cycles"
+                .into(),
         header: strings(&[
             "connections",
             "active",

@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign};
 /// A layer, in the order in which a packet that arrives meets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// The kernel, in a write to the device: its own receiving of what we send, and waking who waits.
+    /// The kernel, in a write to the device: receiving what we send, and waking who waits.
     KernelWrite,
     /// The kernel, in a read from the device.
     KernelRead,

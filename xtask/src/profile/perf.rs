@@ -90,14 +90,17 @@ fn run(root: &Path, folder: &Path, row: &Row, seconds: f64, watcher: &str) -> Re
     Ok(value / row.figure_per_unit)
 }
 
+/// A symbol, the distance from it, and the object file.
+type Place = (String, u64, String);
+
 /// Samples at one place.
 struct Sample {
     nanos: u64,
     count: usize,
     /// In the kernel: its functions, the innermost first.
     kernel: Vec<String>,
-    /// Else the symbol, the distance from it, and the object file.
-    place: (String, u64, String),
+    /// Else where it was.
+    place: Place,
 }
 
 /// Reads what `perf record` wrote.
@@ -118,15 +121,14 @@ fn samples(data: &Path) -> Result<Vec<Sample>> {
 }
 
 fn parse(text: &str) -> Vec<Sample> {
-    let mut found: BTreeMap<(Vec<String>, (String, u64, String)), (u64, usize)> = BTreeMap::new();
+    let mut found: BTreeMap<(Vec<String>, Place), (u64, usize)> = BTreeMap::new();
     for block in text.split("\n\n") {
         let mut lines = block.lines().filter(|line| !line.trim().is_empty());
         let Some(nanos) = lines.next().and_then(|line| line.trim().parse::<u64>().ok()) else {
             continue;
         };
-        let chain: Vec<(String, u64, String)> = lines.filter_map(frame).collect();
-        let of_kernel =
-            |place: &&(String, u64, String)| place.2.starts_with('[') && place.2 != "[vdso]";
+        let chain: Vec<Place> = lines.filter_map(frame).collect();
+        let of_kernel = |place: &&Place| place.2.starts_with('[') && place.2 != "[vdso]";
         let kernel = chain.iter().take_while(of_kernel).map(|place| place.0.clone()).collect();
         let place = chain.first().filter(|place| !of_kernel(place)).cloned().unwrap_or_default();
         let entry = found.entry((kernel, place)).or_default();
@@ -137,7 +139,7 @@ fn parse(text: &str) -> Vec<Sample> {
 }
 
 /// `55d0 symbol+0x12 (/path/of/object)`.
-fn frame(line: &str) -> Option<(String, u64, String)> {
+fn frame(line: &str) -> Option<Place> {
     let (front, object) = line.trim().rsplit_once(" (")?;
     let (_, symbol) = front.split_once(' ')?;
     let (name, distance) = symbol.rsplit_once("+0x").unwrap_or((symbol, "0"));

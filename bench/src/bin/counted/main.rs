@@ -7,8 +7,8 @@
 //! prints how many units of work were counted.
 //!
 //! The clock is virtual, and what is random has a seed, so that a run does the same as the one
-//! before. It does not measure time. It uses the public interface only, and little of it, so that it
-//! can be built with older versions of the stack.
+//! before. It does not measure time. It uses the public interface only, and little of it, so that
+//! it can be built with older versions of the stack.
 
 mod connections;
 mod pair;

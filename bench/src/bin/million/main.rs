@@ -1,5 +1,5 @@
-//! `million COUNT...`: what a packet costs, and how much memory a connection takes, as the number of
-//! connections grows to each COUNT.
+//! `million COUNT...`: what a packet costs, and how much memory a connection takes, as the number
+//! of connections grows to each COUNT.
 //!
 //! The stack that is measured accepts them. Their peers are a second process, this program with
 //! other words, so that only the ends of one stack are in the memory that is measured. A socket

@@ -10,8 +10,8 @@ const START_INSTRUMENTATION: u64 = 0x4354_0000 + 4;
 pub(crate) fn look() {
     let request: Request = [START_INSTRUMENTATION, 0, 0, 0, 0, 0];
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the rotations add up to two whole turns, and an exchange of a register with itself does
-    // nothing. Valgrind reads the request, which lives that long, and writes to rdx.
+    // SAFETY: the rotations add up to two whole turns, and an exchange of a register with itself
+    // does nothing. Valgrind reads the request, which lives that long, and writes to rdx.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",

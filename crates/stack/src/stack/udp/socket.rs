@@ -184,8 +184,9 @@ impl UdpSocket {
     }
 
     /// Whether a read that finds nothing polls the devices by itself, and the poller leaves them to
-    /// it: while a [watcher](Self::watch_devices) reads or sends a [stream](crate::limits::STREAM_BYTES), if
-    /// the poller [lends](crate::QueueWaiter::lend_to_readers) the devices at all.
+    /// it: while a [watcher](Self::watch_devices) reads or sends a
+    /// [stream](crate::limits::STREAM_BYTES), if the poller
+    /// [lends](crate::QueueWaiter::lend_to_readers) the devices at all.
     pub fn polls_devices(&self, now: Instant) -> bool {
         self.stack.pollers.queue(self.endpoint.home).spinner().lends() && self.endpoint.streams(now)
     }
