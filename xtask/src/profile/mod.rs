@@ -3,8 +3,8 @@
 //! A row of `bench kernel` runs with `perf` beside it, as root: nanoseconds of processor time of
 //! our process, for each unit of work, and its system calls where there is a strace. Work of the
 //! program `counted` runs under callgrind: instructions, and what they would cost on a processor
-//! with the caches of [`CACHES`]. A row of `bench kernel` for which there is no perf is profiled by the work
-//! of `counted` that is most like it.
+//! with the caches of [`CACHES`]. A row of `bench kernel` for which there is no perf is profiled by
+//! the work of `counted` that is most like it.
 
 pub(crate) mod layers;
 mod perf;
