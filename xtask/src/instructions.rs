@@ -35,7 +35,7 @@ const HEADING: &str = "\
 
 ";
 
-/// How much a count may change, either way.
+/// The share of it by which a count may change, either way.
 const TOLERANCE: f64 = 0.03;
 
 /// Less than this is no change: an allocation in a hundred units of work.
@@ -47,6 +47,10 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// Functions of the C library that allocate.
 const ALLOCATE: [&str; 6] =
     ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"];
+
+/// Variables by which others change what a build makes, beside those of the profiles.
+const BUILD_VARIABLES: [&str; 4] =
+    ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "CARGO_BUILD_TARGET"];
 
 /// The processors that the counts are for.
 const ARCHITECTURE: &str = "x86_64";
@@ -117,20 +121,18 @@ struct Request {
 /// `cargo xtask instructions`.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     let request = parse(args)?;
-    packages::valgrind().map_err(anyhow::Error::msg)?;
+    ready().map_err(anyhow::Error::msg)?;
     let chosen: Vec<&HotPath> =
         PATHS.iter().filter(|path| is_chosen(path, &request.only)).collect();
-    let counts = count_all(root, &chosen)?;
     let mut committed = read(root)?;
     let rustc = rustc(root)?;
-    if !request.update {
-        ensure!(
-            committed.rustc == rustc,
-            "the counts of {FILE} are of {}, and this is {rustc}: count again with \
-             cargo xtask instructions --update --why TEXT",
-            committed.rustc
-        );
-    }
+    ensure!(
+        committed.rustc == rustc || (request.update && request.only.is_empty()),
+        "the counts of {FILE} are of {}, and this is {rustc}: count all paths again with \
+         cargo xtask instructions --update --why TEXT",
+        committed.rustc
+    );
+    let counts = count_all(root, &chosen)?;
     let differences = show(&committed, &counts);
     if let Some(why) = request.why {
         let changed = changes(&committed, &counts);
@@ -150,23 +152,27 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The suite of `test`.
-pub(crate) fn step(session: &mut Session) -> Result<()> {
-    let what = "instructions of hot paths";
-    let ready = if std::env::consts::ARCH == ARCHITECTURE {
+/// Says what is missing for counting, if anything is.
+fn ready() -> Result<(), String> {
+    if std::env::consts::ARCH == ARCHITECTURE {
         packages::valgrind()
     } else {
         Err(format!("the counts are for {ARCHITECTURE}"))
-    };
-    if let Err(why) = ready {
+    }
+}
+
+/// The suite of `test`.
+pub(crate) fn step(session: &mut Session) -> Result<()> {
+    let what = "instructions of hot paths";
+    if let Err(why) = ready() {
         session.tally.skip(what, &why);
         return Ok(());
     }
-    let all: Vec<&HotPath> = PATHS.iter().collect();
-    let counts = count_all(&session.root, &all)?;
     let committed = read(&session.root)?;
     let rustc = rustc(&session.root)?;
     ensure!(committed.rustc == rustc, "{FILE} is of {}, and this is {rustc}", committed.rustc);
+    let all: Vec<&HotPath> = PATHS.iter().collect();
+    let counts = count_all(&session.root, &all)?;
     let differences = show(&committed, &counts);
     for _ in differences.len()..counts.len() {
         session.tally.pass();
@@ -202,13 +208,22 @@ fn is_chosen(path: &HotPath, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|name| name == path.work)
 }
 
-/// Builds `counted` and returns where it is.
+/// Builds `counted` and returns where it is, as callgrind names it.
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     let mut command = Command::new("cargo");
-    command.current_dir(root).args(["build", "--release", "--quiet", "-p", "plimsoll-bench"]);
-    let built = shell::run(command.args(["--bin", "counted"]), LIMIT, |_| {})?;
+    command.current_dir(root).args(["build", "--release", "--quiet", "--locked"]);
+    // What is set for other builds would change the code.
+    for (name, _) in std::env::vars_os() {
+        let of_profile = name.to_string_lossy().starts_with("CARGO_PROFILE_");
+        if of_profile || BUILD_VARIABLES.iter().any(|variable| name == *variable) {
+            command.env_remove(&name);
+        }
+    }
+    let built =
+        shell::run(command.args(["-p", "plimsoll-bench", "--bin", "counted"]), LIMIT, |_| {})?;
     ensure!(built.success(), "the program `counted` does not build");
-    Ok(cargo_target(root).join("release/counted"))
+    let program = cargo_target(root).join("release/counted");
+    fs::canonicalize(&program).with_context(|| format!("looking for {}", program.display()))
 }
 
 /// The compiler, as it names itself: `rustc 1.95.0`.
@@ -282,8 +297,11 @@ fn difference(work: &str, was: Option<&Count>, is: Count) -> Option<String> {
     ];
     let worst = pairs.into_iter().find(|(_, was, is)| out_of_bounds(*was, *is))?;
     let (what, was, is) = worst;
-    let change = (is / was - 1.0) * 100.0;
-    Some(format!("{work} ({unit}): {what} were {was} and are {is}, {change:+.1} %"))
+    let change = match was {
+        0.0 => String::new(),
+        _ => format!(", {:+.1} %", (is / was - 1.0) * 100.0),
+    };
+    Some(format!("{work} ({unit}): {what} were {was} and are {is}{change}"))
 }
 
 fn out_of_bounds(was: f64, is: f64) -> bool {
@@ -293,11 +311,15 @@ fn out_of_bounds(was: f64, is: f64) -> bool {
 /// What an update writes about the counts that are others than before.
 fn changes(committed: &Committed, counts: &BTreeMap<String, Count>) -> Vec<String> {
     let changed = counts.iter().filter_map(|(work, is)| match committed.paths.get(work) {
-        None => Some(format!("{work}: {} instructions", is.instructions)),
+        None => Some(format!("{work}: {}", said(*is))),
         Some(was) if was == is => None,
-        Some(was) => Some(format!("{work}: {} -> {}", was.instructions, is.instructions)),
+        Some(was) => Some(format!("{work}: {} -> {}", said(*was), said(*is))),
     });
     changed.collect()
+}
+
+fn said(count: Count) -> String {
+    format!("{} instructions and {} allocations", count.instructions, count.allocations)
 }
 
 #[cfg(test)]
@@ -327,6 +349,15 @@ mod tests {
     fn an_allocation_where_there_was_none_is_told() {
         assert!(!out_of_bounds(0.0, 0.01));
         assert!(out_of_bounds(0.0, 0.02));
+        let told = difference("packet", Some(&count(9.0, 0.0)), count(9.0, 1.0)).unwrap();
+        assert!(told.ends_with("allocations were 0 and are 1"), "{told}");
+        let committed = Committed {
+            paths: [("packet".into(), count(9.0, 0.0))].into(),
+            ..Committed::default()
+        };
+        let written = changes(&committed, &[("packet".into(), count(9.0, 1.0))].into());
+        let change = "9 instructions and 0 allocations -> 9 instructions and 1 allocations";
+        assert_eq!(written, [format!("packet: {change}")]);
     }
 
     #[test]

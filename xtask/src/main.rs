@@ -65,6 +65,8 @@ commands:
                                   with --quick only try that, and leave docs as it is
   figures bench [TABLE]... [--quick]
                                   the same with docs/bench.json; some tables need root
+  figures bench TABLE --from FILE...
+                                  a table from what its bench has written before, if it takes long
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
   bench peers [--quick] [--with STACK]... [--only WORK]... [--json FILE]
@@ -80,6 +82,9 @@ commands:
                                   two programs on the same work, by turns; needs root
   bench attacks [--old PATH] --new PATH
                                   a program, or two, under attacks; needs root
+  bench senders [--nsperf] [--congestion NAME] [--beside NAME|--kernel-beside NAME] [--receive]
+                                  our sender and Linux's through one bottleneck; needs root
+  bench sacked [--at COMMIT]...   ACKs with SACK by segments in flight
   bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
   bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
   bench idle [--at COMMIT]...     where the memory of idle connections goes

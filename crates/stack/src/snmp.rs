@@ -144,7 +144,7 @@ ip_counters! {
     BusyPolls => "plimsoll.BusyPolls", "Polls of readers, of those that spin and of those to whom a poller has left the devices.";
     BusyPollHits => "plimsoll.BusyPollHits", "Polls of readers that found something.";
     BusyPollMicros => "plimsoll.BusyPollMicros", "Microseconds that readers have spent polling.";
-    WatcherPolls => "plimsoll.WatcherPolls", "Polls of readers that the devices wake while a UDP socket carries a stream; among BusyPolls.";
+    WatcherPolls => "plimsoll.WatcherPolls", "Polls of readers of a UDP stream that the devices wake; BusyPolls counts them, too.";
 }
 
 /// What `nstat` prints beside the counters: a level, which goes up and down, and its peak.

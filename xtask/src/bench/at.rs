@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
+use crate::steps::cargo_target;
 
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -22,25 +23,30 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Builds the programs with the stack of `commit`, or of this tree.
-    pub(super) fn build(root: &Path, commit: Option<&str>) -> Result<Version> {
-        let target = target(root);
+    /// Builds `program` with the stack of `commit`, or of this tree. What it calls must be there
+    /// already at that commit.
+    pub(super) fn build(root: &Path, commit: Option<&str>, program: &str) -> Result<Version> {
+        let target = cargo_target(root);
         let Some(commit) = commit else {
-            build(root, &target)?;
+            build(root, &target, program)?;
             return Ok(Version { name: "this tree".into(), programs: target.join("release") });
         };
         let id = resolve(root, commit)?;
         let tree = target.join("bench").join(&id);
         check_out(root, &id, &tree)?;
         let own = tree.join("target");
-        build(&tree, &own)?;
+        build(&tree, &own, program)?;
         Ok(Version { name: commit.into(), programs: own.join("release") })
     }
 
     /// One version for each commit that is named, then this tree.
-    pub(super) fn build_all(root: &Path, commits: &[String]) -> Result<Vec<Version>> {
-        let named = commits.iter().map(|commit| Version::build(root, Some(commit)));
-        named.chain([Version::build(root, None)]).collect()
+    pub(super) fn build_all(
+        root: &Path,
+        commits: &[String],
+        program: &str,
+    ) -> Result<Vec<Version>> {
+        let named = commits.iter().map(|commit| Version::build(root, Some(commit), program));
+        named.chain([Version::build(root, None, program)]).collect()
     }
 
     pub(super) fn program(&self, name: &str) -> PathBuf {
@@ -48,17 +54,13 @@ impl Version {
     }
 }
 
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
-fn build(tree: &Path, target: &Path) -> Result<()> {
+fn build(tree: &Path, target: &Path, program: &str) -> Result<()> {
     let mut command = Command::new("cargo");
     command.current_dir(tree).env("CARGO_TARGET_DIR", target);
-    command.args(["build", "--release", "--quiet", "-p", "plimsoll-bench"]);
+    command.args(["build", "--release", "--quiet", "-p", "plimsoll-bench", "--bin", program]);
     ensure!(
         shell::run(&mut command, LIMIT, |_| {})?.success(),
-        "the programs of `bench` do not build in {}",
+        "the program `{program}` of `bench` does not build in {}",
         tree.display()
     );
     Ok(())

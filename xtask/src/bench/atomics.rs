@@ -55,7 +55,7 @@ impl Counted {
 pub(super) fn run(root: &Path, args: &[String]) -> Result<()> {
     let request = parse(args)?;
     let mut document = Vec::new();
-    for version in Version::build_all(root, &request.commits)? {
+    for version in Version::build_all(root, &request.commits, "counted")? {
         let mut measured = Vec::new();
         for (work, _) in WORK {
             measured.push(count(&version, work, request.rounds)?);

@@ -25,7 +25,7 @@ struct Request {
 /// Runs the program `flood` with every version asked for, and with this tree.
 pub(super) fn run(root: &Path, args: &[String]) -> Result<()> {
     let request = parse(args)?;
-    let versions = Version::build_all(root, &request.commits)?;
+    let versions = Version::build_all(root, &request.commits, "flood")?;
     let mut runs = Vec::new();
     println!(
         "{:24}{:>12}{:>12}{:>12}{:>12}{:>12}{:>8}{:>14}{:>9}",

@@ -35,7 +35,7 @@ struct Request {
 /// Runs the program `idle` with every version asked for, and with this tree.
 pub(super) fn run(root: &Path, args: &[String]) -> Result<()> {
     let request = parse(args)?;
-    let versions = Version::build_all(root, &request.commits)?;
+    let versions = Version::build_all(root, &request.commits, "idle")?;
     let mut runs = Vec::new();
     for version in &versions {
         let figures = idle(version, &request.connections)?;

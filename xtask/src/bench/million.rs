@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::at::Version;
 use super::value;
 use crate::profile::{CACHES, estimate};
-use crate::{callgrind, shell};
+use crate::{callgrind, packages, shell};
 
 /// Numbers of connections.
 const COUNTS: [&str; 4] = ["1", "1000", "100000", "1000000"];
@@ -40,7 +40,10 @@ struct Request {
 pub(super) fn run(root: &Path, args: &[String]) -> Result<()> {
     let request = parse(args)?;
     check_memory()?;
-    let program = Version::build(root, None)?.program("million");
+    if request.misses {
+        packages::valgrind().map_err(anyhow::Error::msg)?;
+    }
+    let program = Version::build(root, None, "million")?.program("million");
     let mut rows = by_clock(&program, &request.counts)?;
     if request.misses {
         for row in &mut rows {
@@ -97,7 +100,7 @@ fn by_clock(program: &Path, counts: &[String]) -> Result<Vec<Value>> {
 fn by_callgrind(program: &Path, count: &str) -> Result<Value> {
     let out = program.with_file_name("million.callgrind");
     let words = ["--callgrind", count];
-    // It looks when the connections are open. What it does not see does not take long.
+    // Callgrind collects from when the connections are open: opening them runs at full speed.
     let options = [&CACHES[..], &["--instr-atstart=no", "--dump-instr=yes"]].concat();
     let (said, text) = callgrind::run(program, &words, TOGGLE, &options, &out)?;
     let requests: f64 = said.trim().parse().context("`million` prints how many requests")?;

@@ -27,7 +27,7 @@ struct Request {
 /// Runs the program `sacked` with every version asked for, and with this tree.
 pub(super) fn run(root: &Path, args: &[String]) -> Result<()> {
     let request = parse(args)?;
-    let versions = Version::build_all(root, &request.commits)?;
+    let versions = Version::build_all(root, &request.commits, "sacked")?;
     let mut runs = Vec::new();
     println!("{:24}{:>10}{:>10}{:>12}", "version", "segments", "ACKs", "ns per ACK");
     for segments in SEGMENTS {

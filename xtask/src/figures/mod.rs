@@ -87,10 +87,16 @@ const TABLES: [Table; 17] = [
 ];
 
 /// What the conditions of the two profiles say.
-const PROFILE: &str = "nanoseconds of processor time of our process, by `perf record -e cpu-clock`; \
-    system calls in a run of their own, under strace";
-const INSTRUCTIONS: &str = "instructions for each unit of work, by callgrind; cycles with caches of \
-    32 KiB and 32 MiB, a miss taken as 10 and 100 cycles";
+const PROFILE: (&str, &str) = (
+    "ns",
+    "nanoseconds of processor time of our process, by `perf record -e cpu-clock`; system calls in a \
+     run of their own, under strace",
+);
+const INSTRUCTIONS: (&str, &str) = (
+    "instructions",
+    "instructions for each unit of work, by callgrind; cycles with caches of 32 KiB and 32 MiB, a \
+     miss taken as 10 and 100 cycles",
+);
 
 /// Runs it.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {

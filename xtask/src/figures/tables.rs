@@ -437,8 +437,11 @@ pub(super) fn million(taken: &Value) -> Result<Rows> {
 }
 
 /// The table of `profile`: layers in rows, work in columns.
-pub(super) fn profile(taken: &Value, conditions: &str) -> Result<Rows> {
+pub(super) fn profile(taken: &Value, (of, conditions): (&str, &str)) -> Result<Rows> {
     let all = array(taken)?;
+    for entry in all {
+        ensure!(entry["of"] == of, "{} is counted in {}, not in {of}", entry["row"], entry["of"]);
+    }
     let of = |entry: &Value| text(&entry["row"]);
     let cells = |name: &str, cell: &dyn Fn(&Value) -> String| -> Vec<String> {
         std::iter::once(name.to_owned()).chain(all.iter().map(cell)).collect()

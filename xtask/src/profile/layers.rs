@@ -62,7 +62,7 @@ pub(crate) const LAYERS: [(Layer, &str); 15] = [
 ];
 
 /// Source files, by what their paths begin with; the first that fits decides.
-const FILES: [(&str, Layer); 59] = [
+const FILES: [(&str, Layer); 58] = [
     ("crates/tcp/", Engine),
     ("crates/wire/", Ip),
     ("crates/buf/", Buffers),
@@ -107,7 +107,6 @@ const FILES: [(&str, Layer); 59] = [
     ("crates/plimsoll/src/spin", WakeUp),
     ("crates/plimsoll/src/idle_polls", WakeUp),
     ("crates/plimsoll/src/queue_loop", WakeUp),
-    ("crates/plimsoll/src/softirq", WakeUp),
     ("crates/plimsoll/src/platform/", WakeUp),
     ("crates/plimsoll/src/clock", Poll),
     ("crates/plimsoll/", Socket),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use plimsoll::Connector;
 
 use super::pair::{HERE, Pair, Shape, THERE};
-use super::{OPENING, counted, counted_if};
+use super::{OPENING, counted, when};
 
 /// Connections of the table in which one is looked for.
 const MANY: usize = 1000;
@@ -17,18 +17,18 @@ pub(crate) fn connect(rounds: usize) -> Result<usize> {
     let pair = Pair::new(Shape::default())?;
     let there = THERE.parse().context("an address")?;
     for round in 0..OPENING + rounds {
-        let ours = counted_if(round >= OPENING, || Connector::new(&pair.measured).start(there))?;
+        let ours = when(round >= OPENING, || Connector::new(&pair.measured).start(there))?;
         pair.other_turn();
-        counted_if(round >= OPENING, || pair.measured.poll());
+        when(round >= OPENING, || pair.measured.poll());
         pair.other_turn();
         let (mut theirs, _) = pair.there.accept().context("our connection arrives")?;
         theirs.set_nonblocking(true)?;
-        counted_if(round >= OPENING, || drop(ours));
+        when(round >= OPENING, || drop(ours));
         pair.other_turn();
         assert_eq!(theirs.read(&mut [0]).context("the end of our stream")?, 0);
         drop(theirs);
         pair.other_turn();
-        counted_if(round >= OPENING, || pair.measured.poll());
+        when(round >= OPENING, || pair.measured.poll());
         pair.settle();
     }
     Ok(rounds)
@@ -41,9 +41,9 @@ pub(crate) fn accept(rounds: usize) -> Result<usize> {
     for round in 0..OPENING + rounds {
         let theirs = Connector::new(&pair.other).start(here)?;
         pair.other_turn();
-        counted_if(round >= OPENING, || pair.measured.poll());
+        when(round >= OPENING, || pair.measured.poll());
         pair.other_turn();
-        let (mut ours, _) = counted_if(round >= OPENING, || {
+        let (mut ours, _) = when(round >= OPENING, || {
             pair.measured.poll();
             pair.here.accept()
         })
@@ -51,14 +51,14 @@ pub(crate) fn accept(rounds: usize) -> Result<usize> {
         ours.set_nonblocking(true)?;
         drop(theirs);
         pair.other_turn();
-        counted_if(round >= OPENING, || -> Result<()> {
+        when(round >= OPENING, || -> Result<()> {
             pair.measured.poll();
             assert_eq!(ours.read(&mut [0]).context("the end of their stream")?, 0);
             drop(ours);
             Ok(())
         })?;
         pair.other_turn();
-        counted_if(round >= OPENING, || pair.measured.poll());
+        when(round >= OPENING, || pair.measured.poll());
         pair.settle();
     }
     Ok(rounds)

@@ -399,7 +399,7 @@ impl<P: Port> TunRx<P> {
             header.describe(&mut packet);
         }
         self.stats.passed(&packet);
-        Ok(Some((packet, header.is_udp_train())))
+        Ok(Some((packet, self.vnet && header.is_udp_train())))
     }
 }
 

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use self::cells::Cell;
 use self::stage::{Near, Run, Sample, Way};
@@ -34,6 +34,9 @@ use super::table::median;
 
 /// Below this ratio a path gets as many pairs as [`Plan::more`] says.
 const CLOSER: f64 = 0.97;
+
+/// There are two flows, not three.
+const TWO_BESIDE: &str = "one flow is beside the first: give --beside or --kernel-beside, once";
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -211,8 +214,12 @@ fn parse(words: &[String]) -> Result<Request> {
             "--nsperf" => request.paths.choose(Paths::Nsperf, word)?,
             "--receive" => request.way = Way::Receive,
             "--congestion" => request.congestion = value()?.clone(),
-            "--beside" => request.beside = Some(value()?.clone()),
+            "--beside" => {
+                ensure!(request.beside.is_none(), "{TWO_BESIDE}");
+                request.beside = Some(value()?.clone());
+            }
             "--kernel-beside" => {
+                ensure!(request.beside.is_none(), "{TWO_BESIDE}");
                 request.beside = Some(value()?.clone());
                 request.kernel_beside = true;
             }
@@ -269,6 +276,7 @@ mod tests {
         assert!(refused(&["--only", "7 Mbit/s"]).contains("--only"));
         assert!(refused(&["--jobs", "0"]).contains("--jobs"));
         assert!(refused(&["--pairs", "0"]).contains("--pairs"));
+        assert_eq!(refused(&["--kernel-beside", "cubic", "--beside", "bbr"]), TWO_BESIDE);
         assert!(refused(&["--reordering", "--receive"]).contains("--receive"));
         assert_eq!(refused(&["--only", "20 Mbit/s, 2 ms"]), "");
         assert!(refused(&["--receive", "--nsperf"]).contains("--nsperf"));
