@@ -1,7 +1,6 @@
 //! Time by layer: a row of `bench kernel` with `perf` beside it.
 //!
-//! The program of the bench is started by a small script, which first lets `perf`, or `strace`,
-//! watch the process that will become it.
+//! The program of the bench is a small script, which has `perf`, or `strace`, start ours.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -52,7 +51,7 @@ pub(super) fn take(root: &Path, row: &Row, seconds: f64) -> Result<Profile> {
     fs::create_dir_all(&folder).context("making a folder for profiles")?;
     let data = folder.join(format!("{}.perf", row.name));
     let record =
-        format!("perf record -q -e cpu-clock -F {FREQUENCY} -g -p $$ -o {}", data.display());
+        format!("perf record -q -e cpu-clock -F {FREQUENCY} -g -o {} --", data.display());
     let rate = run(root, &folder, row, seconds, &record)?;
     let samples = samples(&data)?;
     let count = samples.iter().map(|sample| sample.count).sum();
@@ -68,11 +67,8 @@ pub(super) fn take(root: &Path, row: &Row, seconds: f64) -> Result<Profile> {
 fn run(root: &Path, folder: &Path, row: &Row, seconds: f64, watcher: &str) -> Result<f64> {
     let program = cargo_target(root).join("release/plimsoll");
     let script = folder.join("plimsoll");
-    // A plain sleep: what is started is not told when the watcher is ready.
-    let text = format!(
-        "#!/bin/sh\n{watcher} >/dev/null 2>&1 &\nsleep 0.5\nexec {} \"$@\"\n",
-        program.display()
-    );
+    // The watcher is the parent: so it has written all when the bench sees the end.
+    let text = format!("#!/bin/sh\nexec {watcher} {} \"$@\"\n", program.display());
     fs::write(&script, text).context("writing a script")?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).context("a script")?;
     let json = folder.join(format!("{}.json", row.name));
@@ -85,8 +81,6 @@ fn run(root: &Path, folder: &Path, row: &Row, seconds: f64, watcher: &str) -> Re
     let document: Value = serde_json::from_slice(&fs::read(&json).context("its figures")?)?;
     let value = document.pointer("/rows/0/ours/0").and_then(Value::as_f64);
     let value = value.with_context(|| format!("no figure: {}", document["rows"][0]["errors"]))?;
-    // The watcher writes when the program has ended.
-    std::thread::sleep(Duration::from_secs(1));
     Ok(value / row.figure_per_unit)
 }
 
@@ -196,7 +190,7 @@ fn calls(root: &Path, folder: &Path, row: &Row, seconds: f64) -> Result<Vec<(Str
         return Ok(Vec::new());
     }
     let out = folder.join(format!("{}.strace", row.name));
-    let strace = format!("strace -f -c -S calls -p $$ -o {}", out.display());
+    let strace = format!("strace -f -c -S calls -o {} --", out.display());
     let rate = run(root, folder, row, seconds, &strace)?;
     let text = fs::read_to_string(&out).unwrap_or_default();
     let mut calls = summary(&text);
