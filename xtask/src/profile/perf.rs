@@ -50,8 +50,7 @@ pub(super) fn take(root: &Path, row: &Row, seconds: f64) -> Result<Profile> {
     let folder = cargo_target(root).join("profile");
     fs::create_dir_all(&folder).context("making a folder for profiles")?;
     let data = folder.join(format!("{}.perf", row.name));
-    let record =
-        format!("perf record -q -e cpu-clock -F {FREQUENCY} -g -o {} --", data.display());
+    let record = format!("perf record -q -e cpu-clock -F {FREQUENCY} -g -o {} --", data.display());
     let rate = run(root, &folder, row, seconds, &record)?;
     let samples = samples(&data)?;
     let count = samples.iter().map(|sample| sample.count).sum();
