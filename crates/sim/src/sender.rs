@@ -145,8 +145,9 @@ impl Sender {
             self.episode = Some(Episode {
                 alone: last.total_retrans == last.dsack_dups,
                 // One that goes on with a reduction for marks has the proportion of that, which may
-                // have begun with less than ssthresh.
-                prr: now.ca_state == RECOVERY && last.ca_state != CWR,
+                // have begun with less than ssthresh. Of one that follows another with the same ACK
+                // nobody has seen the cwnd that it began with.
+                prr: now.ca_state == RECOVERY && last.ca_state != CWR && !next,
                 recover_fs: last.snd_cwnd,
                 ssthresh: last.snd_ssthresh,
                 reduced: now.snd_ssthresh,
@@ -360,6 +361,12 @@ mod tests {
         };
         assert_eq!(check(&looks(1)), None);
         assert_eq!(check(&looks(2)), Some("a reduction is in proportion to what is delivered"));
+        // As if the one before had ended with this ACK, or had not: as of seed 7428.
+        let mut again = looks(2);
+        for look in &mut again[2..] {
+            look.bytes_acked = 121_000;
+        }
+        assert_eq!(check(&again), None);
     }
 
     #[test]
