@@ -46,10 +46,32 @@ const MIRI_TESTS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Tests of the engine that even a whole pass leaves out, by parts of their names: those of BBR
-/// that send through a bottleneck, for what BBR does takes seconds at megabits, and its property
-/// test, of which two cases take more than a minute. Its own state is tested beside them.
-const MIRI_ENDLESS: [&str; 2] = ["congestion::bbr::properties", "congestion::bbr::scenarios"];
+/// Tests of the engine that even a whole pass leaves out, by parts of their names: those that take
+/// more than about 20 ms without Miri, under which they would take many minutes each. They send
+/// megabytes through bottlenecks and bad paths; the state behind them has short tests beside them.
+const MIRI_ENDLESS: [&str; 21] = [
+    "congestion::bbr::cases",
+    "congestion::bbr::properties",
+    "congestion::bbr::scenarios",
+    "congestion::response_tests",
+    "connection::tests::a_bad_path",
+    "connection::tests::everything_holds_over_more_than_4_gib",
+    "connection::tests::nothing_breaks_the_invariants",
+    "ecn::accurate::tests::both_ends_agree_on_what_was_marked",
+    "input::ack::tests::lossy_paths_are_survived_in_bounded_time",
+    "input::tests::tiny_segments_out_of_order_do_not_bind_much_memory",
+    "output::tests::every_mss",
+    "output::tests::megabytes",
+    "output::tests::settings_of_all_kinds",
+    "output::tests::transfers_end_on_every_path",
+    "recv::ack_defer::tests::nothing_is_ever_forgotten",
+    "recv::memory::tests::everything_arrives_however_short_memory_is",
+    "recv::reassembly::tests::bounded_number_of_ranges",
+    "recv::reassembly::tests::taking_out_costs_what_is_taken",
+    "recv::reassembly::tests::what_a_segment_costs_does_not_grow_with_the_ranges",
+    "send::scoreboard::adversary",
+    "testing::below::a_slow_device_meets_every_hold",
+];
 
 impl Session {
     /// Tests under Miri: those of the buffers, since it sees undefined behaviour; nightly those of
