@@ -71,6 +71,7 @@ commands:
                                   compare with the host kernel's TCP; needs root
   bench peers [--quick] [--with STACK]... [--only WORK]... [--json FILE]
                                   ours beside gVisor, smoltcp, lwIP and others; needs root
+  bench latency [--quick]         percentiles of answers, alone and beside bulk; needs root
   bench stalls [--quick]          conversations in small pieces with the host kernel; needs root
   bench web [--quick] [--json FILE]
                                   axum's hello world on ours and on the kernel's; needs root

@@ -8,6 +8,7 @@
 //! host is changed: all happens in namespaces that are removed at the end.
 
 mod attacks;
+mod latency;
 mod memory;
 mod peers;
 mod rows;
@@ -54,6 +55,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if let [what, rest @ ..] = words {
         match what.as_str() {
             "attacks" => return as_root(|| attacks::run(rest)),
+            "latency" => return as_root(|| latency::run(rest)),
             "senders" => return as_root(|| senders::run(rest)),
             "peers" => return as_root(|| peers::run(rest)),
             "web" => return as_root(|| web::run(rest)),

@@ -33,6 +33,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     match name.as_str() {
         "discard" => workload::discard(&options),
         "write" => workload::write(&options),
+        "chargen" => workload::chargen(&options),
+        "read" => workload::read(&options),
         "rr-server" => workload::rr_server(&options),
         "rr" => workload::rr(&options),
         "ask" => asking::run(&options),

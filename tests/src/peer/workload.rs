@@ -7,9 +7,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+use hdrhistogram::iterators::IterationValue;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::options::Options;
 
@@ -103,6 +105,37 @@ pub(crate) fn write(options: &Options) -> Result<()> {
     say(&json!({ "bytes": bytes, "seconds": seconds, "cpu_seconds": cpu }).to_string())
 }
 
+/// Writes to whoever connects, until they go.
+pub(crate) fn chargen(options: &Options) -> Result<()> {
+    let listener = listen(options)?;
+    loop {
+        let (mut stream, _) = listener.accept().context("accepting")?;
+        thread::spawn(move || {
+            let block = [0x5a; 16384];
+            while stream.write_all(&block).is_ok() {}
+        });
+    }
+}
+
+/// Reads for some time what the other side sends without being asked.
+pub(crate) fn read(options: &Options) -> Result<()> {
+    let limit = options.seconds("seconds", 2.0)?;
+    let mut stream = connect(options)?;
+    let mut block = vec![0; 256 * 1024];
+    let start = Instant::now();
+    let cpu = cpu_seconds();
+    let mut bytes = 0;
+    while start.elapsed() < limit {
+        match stream.read(&mut block).context("reading")? {
+            0 => bail!("the other side has ended"),
+            count => bytes += count as u64,
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let cpu = cpu_seconds() - cpu;
+    say(&json!({ "bytes": bytes, "seconds": seconds, "cpu_seconds": cpu }).to_string())
+}
+
 /// Answers each request of one size with a response of another.
 pub(crate) fn rr_server(options: &Options) -> Result<()> {
     let request: usize = options.get("request", 1)?;
@@ -142,13 +175,27 @@ pub(crate) fn rr(options: &Options) -> Result<()> {
         let index = (all.len() as f64 * part) as usize;
         f64::from(all.get(index.min(all.len().saturating_sub(1))).copied().unwrap_or(0)) / 1000.0
     };
-    say(&json!({
+    let mut figures = json!({
         "transactions": all.len(),
         "transactions_per_s": all.len() as f64 / limit.as_secs_f64(),
         "cpu_seconds": cpu_seconds() - cpu,
         "latency_us": { "p50": at(0.5), "p99": at(0.99) },
-    })
-    .to_string())
+    });
+    if options.get("histogram", false)? {
+        figures["histogram"] = histogram(&all)?;
+    }
+    say(&figures.to_string())
+}
+
+/// Times in nanoseconds, to three digits, each with how often it was.
+fn histogram(times: &[u32]) -> Result<Value> {
+    let mut counts = Histogram::<u64>::new_with_bounds(1, u64::from(u32::MAX), 3)?;
+    for &time in times {
+        counts.record(u64::from(time.max(1)))?;
+    }
+    let pair =
+        |value: &IterationValue<u64>| json!([value.value_iterated_to(), value.count_at_value()]);
+    Ok(counts.iter_recorded().map(|value| pair(&value)).collect())
 }
 
 /// The nanoseconds that each transaction of one flow took.

@@ -27,6 +27,7 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
   web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   tun2proxy [--quick] [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
+  latency [--quick] [--seconds S] [--runs N] [--json FILE]
   senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]
           [--beside NAME] [--jobs N] [--pairs N] [--more N] [--seconds S] [--only PATH]...
           [--json FILE]
@@ -41,7 +42,9 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     match args.first().map(String::as_str) {
-        Some("kernel" | "stalls" | "versions" | "attacks" | "senders") => steps::bench(root, args),
+        Some("kernel" | "latency" | "stalls" | "versions" | "attacks" | "senders") => {
+            steps::bench(root, args)
+        }
         Some("peers") => peers::run(root, args),
         Some("web") => steps::bench_web(root, args),
         Some("tun2proxy") => tun2proxy::run(root, args),

@@ -66,10 +66,11 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 17] = [
+const TABLES: [Table; 18] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "peers", needs_root: true, take: peers },
     Table { name: "stalls", needs_root: true, take: stalls },
+    Table { name: "latency", needs_root: true, take: latency },
     Table { name: "tun2proxy", needs_root: true, take: tun2proxy },
     Table { name: "senders", needs_root: true, take: senders },
     Table { name: "attacks", needs_root: true, take: attacks },
@@ -273,6 +274,10 @@ fn peers(root: &Path, effort: Effort) -> Result<Rows> {
 
 fn stalls(root: &Path, effort: Effort) -> Result<Rows> {
     tables::stalls(&measured(root, "stalls", effort.quick(), steps::bench)?)
+}
+
+fn latency(root: &Path, effort: Effort) -> Result<Rows> {
+    tables::latency(&measured(root, "latency", effort.quick(), steps::bench)?)
 }
 
 fn tun2proxy(root: &Path, effort: Effort) -> Result<Rows> {

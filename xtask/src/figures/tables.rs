@@ -87,6 +87,18 @@ pub(super) fn peers(taken: &Value) -> Result<Rows> {
     ready(taken, conditions)
 }
 
+/// The table of `bench latency`.
+pub(super) fn latency(taken: &Value) -> Result<Rows> {
+    let conditions = format!(
+        "all times of {} of {} s each, the servers in turn, one client on the kernel's sockets with \
+         {}; a percentile with fewer than ten times above it is -",
+        counted(&taken["runs"], "run"),
+        taken["seconds"],
+        text(&taken["kernel_congestion_control"])
+    );
+    ready(taken, conditions)
+}
+
 /// The table of `bench stalls`.
 pub(super) fn stalls(taken: &Value) -> Result<Rows> {
     let row = |talk: &Value| {
@@ -505,6 +517,17 @@ mod tests {
         assert_eq!(made.rows, [["bulk"]]);
         assert!(made.conditions.starts_with("medians of 5 runs of 1.0 s"), "{}", made.conditions);
         assert!(made.conditions.ends_with("; lwIP is left out: no / compiler"));
+    }
+
+    #[test]
+    fn latencies() {
+        let taken = json!({
+            "runs": 5, "seconds": 3.0, "kernel_congestion_control": "cubic",
+            "table": { "header": ["p50"], "rows": [["9 us"]] },
+        });
+        let made = latency(&taken).unwrap();
+        assert_eq!(made.rows, [["9 us"]]);
+        assert!(made.conditions.starts_with("all times of 5 runs of 3.0 s each"));
     }
 
     #[test]
