@@ -6,8 +6,9 @@
 //! anything to do, the loop polls on for as long as [`WhenIdle`] says, then sleeps until a device
 //! is readable, a timer is due, or another thread kicks it.
 //!
-//! Limits: a task that has much to do returns [`Turn::Again`] after about [`TURN_BYTES`], so that
-//! the stack and the other tasks get their turn.
+//! Limits: a task that has much to do returns [`Turn::Again`] after about [`Around::turn_bytes`],
+//! so that the stack and the other tasks get their turn. That is less while several tasks run: what
+//! one of them sends, the others wait for.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,8 +21,14 @@ use plimsoll::{
     IdlePolls, Instant, Kicker, Polled, QueueLoop, ReadyQueue, Stack, StackError, TcpStream,
 };
 
-/// Bytes that a task moves in one turn, about.
+/// Bytes that a task moves in one turn, about, while it is the only one that runs.
 pub const TURN_BYTES: usize = 512 * 1024;
+
+/// The same while others run, too. `cargo xtask bench latency` shows what they wait.
+pub const SHARED_TURN_BYTES: usize = 64 * 1024;
+
+/// Rounds in which nobody else has run, until a task counts as the only one.
+const ROUNDS_ALONE: u32 = 64;
 
 /// Bytes of the buffer that the tasks of a loop share.
 pub const SCRATCH_BYTES: usize = 256 * 1024;
@@ -61,6 +68,8 @@ pub struct Around<'a> {
     pub deadline: &'a mut Option<Instant>,
     /// What the loop has been told by its owner.
     pub phase: u32,
+    /// Bytes that this task should move before it returns [`Turn::Again`], about.
+    pub turn_bytes: usize,
 }
 
 /// Something that runs in a loop.
@@ -100,6 +109,31 @@ pub struct EventLoop {
     scratch: Vec<u8>,
     idle: Idle,
     phase: u32,
+    company: Company,
+}
+
+/// Whether one task has the loop for itself.
+#[derive(Debug, Default)]
+struct Company {
+    /// The token of the task that ran last.
+    last: usize,
+    /// Rounds since another one did.
+    alone: u32,
+}
+
+impl Company {
+    /// A round begins.
+    fn on_round(&mut self) {
+        self.alone = self.alone.saturating_add(1);
+    }
+
+    /// A task runs. Returns what it should move, in bytes.
+    fn turn_bytes(&mut self, token: usize) -> usize {
+        if token != self.last {
+            *self = Company { last: token, alone: 0 };
+        }
+        if self.alone < ROUNDS_ALONE { SHARED_TURN_BYTES } else { TURN_BYTES }
+    }
 }
 
 /// [`WhenIdle`], with what it needs.
@@ -220,6 +254,7 @@ impl EventLoop {
             scratch: vec![0; SCRATCH_BYTES],
             idle: Idle::new(idle),
             phase: 0,
+            company: Company::default(),
         }
     }
 
@@ -331,6 +366,7 @@ impl EventLoop {
         }
         let mut spawn = Vec::new();
         let mut tokens = std::mem::take(&mut self.runnable);
+        self.company.on_round();
         for token in tokens.drain(..) {
             let Some(Some(slot)) = self.slots.get_mut(token) else { continue };
             let mut around = Around {
@@ -339,6 +375,7 @@ impl EventLoop {
                 spawn: &mut spawn,
                 deadline: &mut slot.deadline,
                 phase: self.phase,
+                turn_bytes: self.company.turn_bytes(token),
             };
             match slot.task.run(&mut around) {
                 Turn::Sleep => note(&mut self.deadlines, slot, token),

@@ -11,7 +11,7 @@ use std::task::Poll;
 use hdrhistogram::Histogram;
 use plimsoll::{Connector, Instant, TcpStream};
 
-use crate::event_loop::{Around, TURN_BYTES, Task, Turn};
+use crate::event_loop::{Around, Task, Turn};
 use crate::hand_over::HandOver;
 use crate::tasks::{Step, Tally, add, read, write};
 use crate::workload::RequestResponse;
@@ -124,7 +124,7 @@ impl Asking {
     /// Goes on as far as it can.
     fn run(&mut self, plan: &Plan, around: &mut Around<'_>) -> Turn {
         let mut moved = 0;
-        while moved < TURN_BYTES {
+        while moved < around.turn_bytes {
             if self.exchange.started.is_none() {
                 if self.done == plan.transactions || around.phase >= plan.stop_phase {
                     return Turn::Done;

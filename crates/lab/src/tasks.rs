@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use plimsoll::{TcpListener, TcpStream};
 
-use crate::event_loop::{Around, TURN_BYTES, Task, Turn};
+use crate::event_loop::{Around, Task, Turn};
 
 /// What the tasks of one loop have moved, for whoever runs the loop.
 #[derive(Default)]
@@ -192,7 +192,7 @@ impl Task for Sink {
             return Turn::Done;
         }
         let mut moved = 0;
-        while moved < TURN_BYTES {
+        while moved < around.turn_bytes {
             match read(&self.stream, around, usize::MAX) {
                 Step::Went(count) => {
                     add(&self.tally.received, count as u64);
@@ -246,7 +246,7 @@ impl Source {
 impl Task for Source {
     fn run(&mut self, around: &mut Around<'_>) -> Turn {
         let mut moved = 0;
-        while moved < TURN_BYTES && !self.ended {
+        while moved < around.turn_bytes && !self.ended {
             if around.phase >= self.stop_phase || self.left == 0 {
                 self.ended = true;
                 if let Err(error) = self.stream.shutdown(Shutdown::Write) {
@@ -305,7 +305,7 @@ impl Echo {
 impl Task for Echo {
     fn run(&mut self, around: &mut Around<'_>) -> Turn {
         let mut moved = 0;
-        while moved < TURN_BYTES {
+        while moved < around.turn_bytes {
             if self.at < self.pending.len() {
                 match (&self.stream).write(&self.pending[self.at..]) {
                     Ok(count) => {
@@ -375,7 +375,7 @@ impl Responder {
 impl Task for Responder {
     fn run(&mut self, around: &mut Around<'_>) -> Turn {
         let mut moved = 0;
-        while moved < TURN_BYTES {
+        while moved < around.turn_bytes {
             if self.owed > 0 {
                 match write(&self.stream, around, self.owed) {
                     Step::Went(count) => {

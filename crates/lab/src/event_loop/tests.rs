@@ -33,6 +33,22 @@ fn a_stop_between_looking_and_sleeping_is_seen() {
     end.recv_timeout(BOUND).expect("the loop sleeps although it was stopped");
 }
 
+/// What one task sends the others wait for, so it sends less at once while there are others.
+#[test]
+fn turns_are_short_in_company() {
+    let mut company = Company::default();
+    let mut round = |tokens: &[usize]| {
+        company.on_round();
+        tokens.iter().map(|&token| company.turn_bytes(token)).max().unwrap_or(0)
+    };
+    for _ in 0..2 {
+        assert!((0..ROUNDS_ALONE).all(|_| round(&[3]) == SHARED_TURN_BYTES));
+        assert!((0..100).all(|_| round(&[3]) == TURN_BYTES));
+        assert_eq!(round(&[3, 4]), TURN_BYTES);
+        assert!((0..100).all(|_| round(&[3, 4]) == SHARED_TURN_BYTES));
+    }
+}
+
 /// Sets its deadline again and again, and counts how often it is called.
 struct Alarm {
     calls: Rc<Cell<u32>>,

@@ -8,7 +8,7 @@ use plimsoll::device::memory_link;
 use plimsoll::{Options, Stack};
 
 use super::*;
-use crate::event_loop::{EventLoop, Stopper, WhenIdle};
+use crate::event_loop::{EventLoop, Stopper, TURN_BYTES, WhenIdle};
 
 /// What a test waits for at most. Nothing takes so long unless it hangs.
 const BOUND: Duration = Duration::from_secs(60);
@@ -54,6 +54,7 @@ fn acceptors_that_share_a_listener_are_all_woken() {
                 spawn: &mut spawn,
                 deadline: &mut deadline,
                 phase: 0,
+                turn_bytes: TURN_BYTES,
             });
             assert_eq!(turn, Turn::Sleep);
             (acceptor, told)

@@ -11,7 +11,7 @@ use plimsoll::{Connector, Options, Stack, TcpListener};
 
 use super::*;
 use crate::http::files::MOST_OPEN;
-use plimsoll_lab::event_loop::{EventLoop, Stopper, WhenIdle};
+use plimsoll_lab::event_loop::{EventLoop, Stopper, TURN_BYTES, WhenIdle};
 use plimsoll_lab::tasks::Acceptor;
 
 /// What a test waits for at most. Nothing takes so long unless it hangs.
@@ -260,6 +260,7 @@ fn a_client_does_not_pay_for_a_lack_of_descriptors() {
             spawn: &mut spawn,
             deadline: &mut deadline,
             phase: 0,
+            turn_bytes: TURN_BYTES,
         })
     };
     let wait = |turn| match turn {
