@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
@@ -206,6 +207,9 @@ fn we_receive(stage: &Stage) -> Result<Sample> {
     let written = figures(&world.ns, &words, stage.limit())?;
     let mut sample = throughput(&written)?;
     sample.cpu = Some(cpu_seconds_of(&server.id().to_string()) / number(&written, "seconds")?);
+    // `cargo xtask profile` has it run under a program that writes what it saw at the end.
+    server.signal(Signal::TERM)?;
+    server.wait(stage.limit())?;
     Ok(sample)
 }
 

@@ -189,7 +189,7 @@ fn calls(root: &Path, folder: &Path, row: &Row, seconds: f64) -> Result<Vec<(Str
         return Ok(Vec::new());
     }
     let out = folder.join(format!("{}.strace", row.name));
-    let strace = format!("strace -f -c -S calls -o {} --", out.display());
+    let strace = format!("strace -I 2 -f -c -S calls -o {} --", out.display());
     let rate = run(root, folder, row, seconds, &strace)?;
     let text = fs::read_to_string(&out).unwrap_or_default();
     let mut calls = summary(&text);
