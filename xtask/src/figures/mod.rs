@@ -87,6 +87,9 @@ const TABLES: [Table; 18] = [
     Table { name: "nsperf", needs_root: false, take: nsperf::take },
 ];
 
+/// The tables in which the sum stands beside that of the table before.
+const PROFILES: [&str; 2] = ["profile", "instructions"];
+
 /// What the conditions of the two profiles say.
 const PROFILE: (&str, &str) = (
     "ns",
@@ -211,6 +214,7 @@ fn show(rows: &Rows) {
 fn put(root: &Path, name: &str, rows: Rows) -> Result<()> {
     let document = root.join("docs/bench.json");
     let mut all = read(&document)?;
+    let rows = if PROFILES.contains(&name) { tables::with_former(rows, &all[name]) } else { rows };
     all[name] = to_json(name, rows);
     // What is no longer taken is no longer shown.
     if let Some(fields) = all.as_object_mut() {

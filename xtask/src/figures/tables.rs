@@ -59,6 +59,10 @@ pub(super) fn udp(documents: &[Value]) -> Result<Rows> {
     Ok(table)
 }
 
+/// The rows of a profile with what all layers take together: in it, and in the table before it.
+const SUM: &str = "all";
+const FORMER_SUM: &str = "all, before";
+
 /// The table of `bench kernel`.
 pub(super) fn kernel(taken: &Value) -> Result<Rows> {
     let conditions = format!(
@@ -465,7 +469,7 @@ pub(super) fn profile(taken: &Value, (of, conditions): (&str, &str)) -> Result<R
             rows.push(cells(name, &|entry| number(&entry["layers"][at]["value"], 0)));
         }
     }
-    rows.push(cells("all", &|entry| number(&entry["total"], 0)));
+    rows.push(cells(SUM, &|entry| number(&entry["total"], 0)));
     if all.iter().any(|entry| !entry["cycles_total"].is_null()) {
         rows.push(cells("estimated cycles", &|entry| number(&entry["cycles_total"], 0)));
     }
@@ -479,6 +483,27 @@ pub(super) fn profile(taken: &Value, (of, conditions): (&str, &str)) -> Result<R
     let names = all.iter().map(|entry| format!("`{}`", of(entry)));
     let header = std::iter::once("layer".to_owned()).chain(names).collect();
     Ok(Rows { conditions: conditions.into(), header, rows })
+}
+
+/// `rows` with the sums of the table that they replace, as far as it had these columns.
+pub(super) fn with_former(mut rows: Rows, former: &Value) -> Rows {
+    let cells =
+        |row: &Value| row.as_array().map_or(Vec::new(), |row| row.iter().map(text).collect());
+    let header: Vec<String> = cells(&former["header"]);
+    let lines = former["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let Some(sums) = lines.iter().map(cells).find(|row| row.first().is_some_and(|of| of == SUM))
+    else {
+        return rows;
+    };
+    let sum = |column: &String| {
+        let at = header.iter().position(|name| name == column);
+        at.and_then(|at| sums.get(at).cloned()).unwrap_or_else(|| "-".into())
+    };
+    let mut line = vec![FORMER_SUM.to_owned()];
+    line.extend(rows.header.iter().skip(1).map(sum));
+    let at = rows.rows.iter().position(|row| row.first().is_some_and(|of| of == SUM));
+    rows.rows.insert(at.map_or(rows.rows.len(), |at| at + 1), line);
+    rows
 }
 
 /// The most frequent system calls for each unit of work.
@@ -517,6 +542,21 @@ mod tests {
         assert_eq!(made.rows, [["bulk"]]);
         assert!(made.conditions.starts_with("medians of 5 runs of 1.0 s"), "{}", made.conditions);
         assert!(made.conditions.ends_with("; lwIP is left out: no / compiler"));
+    }
+
+    #[test]
+    fn sums_of_the_former_table_stand_below_the_new_ones() {
+        let rows = |names: &[&str], sums: &[&str]| Rows {
+            conditions: String::new(),
+            header: strings(names),
+            rows: vec![strings(&["engine", "1", "1"]), strings(sums), strings(&["calls", "", ""])],
+        };
+        let former = json!({ "header": ["layer", "`b`"], "rows": [["x", "7"], ["all", "9"]] });
+        let new = || rows(&["layer", "`a`", "`b`"], &["all", "3", "4"]);
+        let made = with_former(new(), &former);
+        assert_eq!(made.rows[2], ["all, before", "-", "9"]);
+        assert_eq!(made.rows.len(), 4);
+        assert_eq!(with_former(new(), &Value::Null).rows.len(), 3);
     }
 
     #[test]
