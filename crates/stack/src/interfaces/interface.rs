@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
-use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource};
+use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource, earlier};
 use crate::error::StackError;
 use crate::flow::check_host;
 use crate::interfaces::loopback;
@@ -377,7 +377,7 @@ impl Interface {
         if !self.is_up() {
             return None;
         }
-        self.tx.next_event(kick).into_iter().chain(self.rx.next_event(kick)).min()
+        earlier(self.tx.next_event(kick), self.rx.next_event(kick))
     }
 
     /// What the two halves have counted, the sending one first.

@@ -61,16 +61,25 @@ impl RxPath {
 
     /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many. `None` is
     /// that somebody else has the device, so that nothing is known about what has arrived.
+    #[inline]
     pub(crate) fn receive(
+        &self,
+        around: (Instant, &Kick),
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<Option<usize>, Failure> {
+        if self.is_empty() { Ok(Some(0)) } else { self.ask(around, pool, out, max) }
+    }
+
+    /// As [`receive`](Self::receive), from a device that may hold something.
+    fn ask(
         &self,
         (now, kick): (Instant, &Kick),
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
     ) -> Result<Option<usize>, Failure> {
-        if self.is_empty() {
-            return Ok(Some(0));
-        }
         let Some(mut holding) = self.hold(kick) else { return Ok(None) };
         holding.succeed();
         let Some(Half { device, epoch }) = holding.held.as_deref_mut() else { return Ok(None) };

@@ -22,6 +22,7 @@
 //! locks: both happen outside of it. The token is no lock,
 //! since nobody waits for it: a holder may take the lock, and drop packets.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +30,7 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll_tcp::Instant;
 
-use crate::device::{Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
+use crate::device::{self, Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
 use crate::interfaces::published::{Deadline, Figures};
 use crate::interfaces::space::{SpaceWaiter, SpaceWaiters};
 use crate::interfaces::succession::Succession;
@@ -40,8 +41,7 @@ use crate::packet::{ChecksumState, Packet};
 use crate::qdisc::fq::FqStats;
 use crate::qdisc::{Kind, Qdisc, QdiscStats};
 use crate::snmp::{IpCounter, Shard};
-use crate::sync::lock;
-use crate::sync::{Held, Token};
+use crate::sync::{Held, Token, lock};
 
 /// What a thread brings along that works on an interface.
 #[derive(Clone, Copy)]
@@ -85,12 +85,20 @@ pub(crate) fn call_device<T>(
     call: impl FnOnce() -> Result<T, DeviceError>,
 ) -> Result<T, Failure> {
     // What a device leaves half done is not used again.
-    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(DeviceError::Panicked(text.unwrap_or_else(|| "no message".to_owned())))
-    });
-    outcome.map_err(|error| Failure { error, epoch })
+    let error = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(error)) => error,
+        Err(panic) => said_by(panic.as_ref()),
+    };
+    Err(Failure { error, epoch })
+}
+
+/// The error of a device that has panicked.
+#[cold]
+fn said_by(panic: &(dyn Any + Send)) -> DeviceError {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    DeviceError::Panicked(text.unwrap_or_else(|| "no message".to_owned()))
 }
 
 /// Drops a device that was replaced.
@@ -274,7 +282,8 @@ impl TxPath {
     }
 
     /// Whether a poller has anything to do here.
-    fn has_work(&self, now: Instant) -> bool {
+    #[inline]
+    pub(crate) fn has_work(&self, now: Instant) -> bool {
         self.queued.load(Ordering::Relaxed) > 0
             || self.is_busy()
             || self.loaded.load(Ordering::Relaxed)
@@ -299,7 +308,13 @@ impl TxPath {
 
     /// When the poller has to look here, as far as that is known. A holder of the token tells the
     /// poller itself.
+    #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
+        // As a rule there is nothing, now or later.
+        if self.has_work(Instant::FAR_FUTURE) { self.next_work(kick) } else { None }
+    }
+
+    fn next_work(&self, kick: &Kick) -> Option<Instant> {
         if self.succession.is_waiting() && !self.half.leave_to_holder() {
             return Some(Instant::ZERO);
         }
@@ -316,16 +331,13 @@ impl TxPath {
             Some(_) if self.half.leave_to_holder() => None,
             next => next,
         };
-        device.into_iter().chain(self.next_departure()).min()
+        device::earlier(device, self.next_departure())
     }
 
     /// Moves what is queued into the device, unless another thread does so (that thread then makes
     /// another round), and does what the poller does if it is the poller's `turn`. Returns how many
     /// packets were sent or completed.
     pub(crate) fn work(&self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
-        if turn == Turn::Poll && !self.has_work(around.now) {
-            return Ok(0);
-        }
         let mut turn = turn;
         let Some(mut holding) = self.hold(around.kick) else { return Ok(0) };
         let mut done = 0;
@@ -521,7 +533,7 @@ impl Holding<'_> {
         let earlier = self.path.next.set(next);
         // A poller that missed the token relies on hearing of any deadline.
         let earlier = if self.missed { next } else { earlier };
-        self.tell = self.tell.into_iter().chain(earlier).min();
+        self.tell = device::earlier(self.tell, earlier);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, TryLockError};
 
 use plimsoll_tcp::{Counter, Instant};
 
+use crate::device::earlier;
 use crate::error::StackError;
 use crate::interfaces::interface::Interface;
 use crate::limits::{RX_BATCH, TIMER_BATCH};
@@ -91,7 +92,7 @@ impl Stack {
         for interface in self.interfaces.of(queue) {
             worked |= self.receive(&mut work, &mut state, interface, budget, turn);
         }
-        worked |= self.pump_devices(queue, now, &work.settings);
+        worked |= self.pump_devices(&work);
         let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
         let buffers = self.pollers.queue(queue).buffers();
         if buffers.tend(now, worked, room / self.pollers.count()) {
@@ -104,7 +105,9 @@ impl Stack {
         let unhandled = std::mem::take(&mut state.unhandled);
         drop((state, attending));
         work.finish();
-        self.hand_out(now, queue, unhandled);
+        if !unhandled.is_empty() {
+            self.hand_out(now, queue, unhandled);
+        }
         match self.pollers.ended() {
             Some(error) => Err(error.clone()),
             None => {
@@ -122,15 +125,16 @@ impl Stack {
 
     /// When the next timer or device event of one queue is due.
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
-        let devices = self.interfaces.of(queue);
-        let devices =
-            devices.filter_map(|interface| interface.next_event(self.kick_of(interface))).min();
-        let timers = self.pollers.queue(queue).wheel().next();
-        let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
-        let time_wait = time_wait.map(|at| at + SWEEP);
-        let gates = if queue == 0 { self.tables.listeners().gates_end() } else { None };
-        let flows = if queue == 0 { self.tables.udp().flows_end() } else { None };
-        devices.into_iter().chain(timers).chain(time_wait).chain(gates).chain(flows).min()
+        let mut next = self.pollers.queue(queue).wheel().next();
+        for interface in self.interfaces.of(queue) {
+            next = earlier(next, interface.next_event(self.kick_of(interface)));
+        }
+        if queue == 0 {
+            next = earlier(next, self.tables.time_wait_ends().map(|at| at + SWEEP));
+            next = earlier(next, self.tables.listeners().gates_end());
+            next = earlier(next, self.tables.udp().flows_end());
+        }
+        next
     }
 
     /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
@@ -184,26 +188,10 @@ impl Stack {
         state.syns.begin(interface.index());
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
-            let mut packets = std::mem::take(&mut state.packets);
             let (around, pool) =
                 ((work.now, self.kick_of(interface)), self.pollers.pool(work.home()));
-            let received = interface.receive(around, pool, &mut packets, most);
-            for packet in packets.drain(..) {
-                self.ip_input(work, state, interface, packet);
-            }
-            self.flush_gro(work, state);
-            state.packets = packets;
-            let datagrams = std::mem::take(&mut state.datagrams);
-            if let Some(turn) = turn
-                && (datagrams || !state.touched.is_empty())
-            {
-                wake_readers(work, state);
-                work.fire_wakers();
-                turn();
-            }
-            self.settle_touched(work, state);
-            let left_to_reader = std::mem::take(&mut state.left_to_reader);
-            if left_to_reader && self.lend_devices(work.home(), work.now) {
+            let received = interface.receive(around, pool, &mut state.packets, most);
+            if !state.packets.is_empty() && self.take_batch(work, state, interface, turn) {
                 budget = 0;
             }
             match received {
@@ -216,8 +204,7 @@ impl Stack {
                         break;
                     }
                     // Answers leave between batches, so that the peer does not wait for the last.
-                    let queued = work.take_queued();
-                    self.drain_set(queued, work.now);
+                    self.drain_set(work, work.take_queued());
                 }
                 Err(failure) => {
                     self.device_failed(interface, work.now, &failure);
@@ -229,6 +216,33 @@ impl Stack {
             self.on_link_event(work.now, interface, event);
         }
         taken > 0
+    }
+
+    /// Works on a batch of packets from one device. Returns whether the devices are left to a
+    /// reader from now on.
+    fn take_batch(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> bool {
+        let mut packets = std::mem::take(&mut state.packets);
+        for packet in packets.drain(..) {
+            self.ip_input(work, state, interface, packet);
+        }
+        self.flush_gro(work, state);
+        state.packets = packets;
+        let datagrams = std::mem::take(&mut state.datagrams);
+        if let Some(turn) = turn
+            && (datagrams || !state.touched.is_empty())
+        {
+            wake_readers(work, state);
+            work.fire_wakers();
+            turn();
+        }
+        self.settle_touched(work, state);
+        std::mem::take(&mut state.left_to_reader) && self.lend_devices(work.home(), work.now)
     }
 
     /// Asks every connection that got a packet what it wants sent.

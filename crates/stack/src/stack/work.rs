@@ -259,8 +259,12 @@ impl<'a> Work<'a> {
     /// Goes on with connections that have waited for a completion. The caller owns no socket.
     /// Returns whether there was one.
     pub(crate) fn run_completions(&mut self) -> bool {
+        let completions = self.stack.pollers.queue(self.home).completions();
+        if completions.is_empty() {
+            return false;
+        }
         let mut ready = ArrayVec::new();
-        self.stack.pollers.queue(self.home).completions().take(&mut ready);
+        completions.take(&mut ready);
         for &id in &ready {
             self.go_on(id);
         }
@@ -447,7 +451,7 @@ impl<'a> Work<'a> {
             // In the middle of a poll on this thread, which sends when it ends, or when there is
             // enough to be worth it.
             if self.queued_on.get() != 0 && home.has_enough_to_send() {
-                self.stack.drain_set(self.take_queued(), self.now);
+                self.stack.drain_set(&self, self.take_queued());
             }
         } else if self.departure == Departure::Here {
             self.send_queued();
@@ -466,7 +470,7 @@ impl<'a> Work<'a> {
             let queued = self.take_queued();
             if queued != 0 {
                 let attending = self.stack.pollers.queue(self.home).completions().attend();
-                self.stack.drain_set(queued, self.now);
+                self.stack.drain_set(self, queued);
                 drop(attending);
             }
             if !self.run_completions() {
