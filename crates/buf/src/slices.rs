@@ -100,6 +100,12 @@ impl Slices {
     pub fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len, "cannot advance past the end of a payload");
         self.len -= count;
+        if let Some(first) = self.parts.first_mut()
+            && count < first.len()
+        {
+            first.advance(count);
+            return;
+        }
         let whole = self
             .parts
             .iter()

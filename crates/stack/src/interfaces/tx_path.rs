@@ -80,6 +80,7 @@ impl Failure {
 }
 
 /// Calls a device; a panic of it is an error.
+#[inline]
 pub(crate) fn call_device<T>(
     epoch: u32,
     call: impl FnOnce() -> Result<T, DeviceError>,
@@ -153,7 +154,11 @@ impl Queue {
 }
 
 /// There is space: whoever has waited for it goes on. To be called without a lock.
+#[inline]
 fn wake(waiters: Vec<Arc<dyn SpaceWaiter>>) {
+    if waiters.is_empty() {
+        return;
+    }
     for waiter in waiters {
         waiter.go_on();
     }
@@ -210,6 +215,7 @@ impl TxPath {
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"
     )]
+    #[inline]
     pub(crate) fn offer<W: SpaceWaiter + 'static>(
         &self,
         now: Instant,
@@ -337,6 +343,7 @@ impl TxPath {
     /// Moves what is queued into the device, unless another thread does so (that thread then makes
     /// another round), and does what the poller does if it is the poller's `turn`. Returns how many
     /// packets were sent or completed.
+    #[inline]
     pub(crate) fn work(&self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
         let mut turn = turn;
         let Some(mut holding) = self.hold(around.kick) else { return Ok(0) };
@@ -387,6 +394,7 @@ impl TxPath {
         });
     }
 
+    #[inline]
     fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
         let held = Some(self.half.take()?);
         let (left, tell) = (DRAIN_PACKETS, None);
@@ -433,6 +441,7 @@ impl TxPath {
         }
     }
 
+    #[inline]
     fn dequeue(&self, now: Instant, max: usize, out: &mut VecDeque<Packet>) {
         if self.queued.load(Ordering::Relaxed) == 0 {
             return;
@@ -476,6 +485,7 @@ impl Drop for Holding<'_> {
 
 impl Holding<'_> {
     /// One round. Returns how many packets something was done with.
+    #[inline]
     fn round(&mut self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
         self.succeed();
         let path = self.path;
@@ -519,6 +529,7 @@ impl Holding<'_> {
     }
 
     /// Publishes whether packets are on their way into the device.
+    #[inline]
     fn publish_load(&self) {
         let Some(half) = self.held.as_deref() else { return };
         let loaded = !half.staged.is_empty() || !half.raw.is_empty();
@@ -526,6 +537,7 @@ impl Holding<'_> {
     }
 
     /// Publishes when the device wants to be polled, and whether packets wait for it.
+    #[inline]
     fn publish(&mut self) -> Result<(), Failure> {
         self.publish_load();
         let Some(half) = self.held.as_deref_mut() else { return Ok(()) };
@@ -564,6 +576,7 @@ impl Holding<'_> {
     }
 
     /// Whether this thread has done its share, and there is more.
+    #[inline]
     fn is_exhausted(&self) -> bool {
         let more = |held: &Held<'_, Half>| {
             !held.staged.is_empty()
@@ -575,6 +588,7 @@ impl Holding<'_> {
     }
 
     /// Lets go. If somebody has missed the token meanwhile, it is back, for another round.
+    #[inline]
     fn let_go(mut self) -> Option<Self> {
         self.held = self.held.take()?.let_go();
         if self.held.is_none() {
@@ -612,6 +626,7 @@ impl Holding<'_> {
 }
 
 impl Half {
+    #[inline]
     fn transmit(&mut self, around: &Around<'_>) -> Result<TxProgress, Failure> {
         let Half { device, epoch, staged, .. } = self;
         let mut progress = call_device(*epoch, || device.transmit(around.now, staged))?;
@@ -629,10 +644,17 @@ impl Half {
     }
 
     /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
+    #[inline]
     fn make_ready(&mut self, counters: &Shard) {
         let Half { caps, staged, raw, checks_length, .. } = self;
-        if caps.tso4 && caps.tso6 && caps.uso && caps.tx_checksum && !*checks_length {
-            staged.append(raw);
+        let takes_all = caps.tso4 && caps.tso6 && caps.uso && !*checks_length;
+        // What was filled in already stays so.
+        let is_ready = |packet: &mut Packet| {
+            (takes_all || takes_whole(caps, packet)) && (caps.tx_checksum || checksum::fill(packet))
+        };
+        if staged.is_empty() && raw.iter_mut().all(is_ready) {
+            // They change places, and no packet is moved.
+            std::mem::swap(staged, raw);
             return;
         }
         for packet in raw.drain(..) {
@@ -656,6 +678,7 @@ impl Half {
 }
 
 /// Whether a device takes a packet without its being cut.
+#[inline]
 fn takes_whole(caps: &Caps, packet: &Packet) -> bool {
     packet.gso.is_none() || (caps.cuts(packet) && packet.len() <= caps.max_super_segment)
 }

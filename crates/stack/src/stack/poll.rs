@@ -57,6 +57,7 @@ impl Stack {
     }
 
     /// One poll of one queue.
+    #[inline]
     pub(crate) fn poll_around(
         &self,
         queue: u8,
@@ -70,6 +71,7 @@ impl Stack {
         self.guarded(now, || self.poll_once(queue, now, budget, turn))
     }
 
+    #[inline]
     fn poll_once(
         &self,
         queue: u8,
@@ -83,38 +85,59 @@ impl Stack {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(Poll { busy: true, ..Poll::default() }),
         };
-        let mut work = Work::begin_at(self, now, queue);
-        work.count(IpCounter::Polls);
-        let mut worked = work.run_completions();
-        worked |= self.run_timers(&mut work, &mut state);
-        // What completes from here on is looked at when the work ends.
-        let attending = self.pollers.queue(queue).completions().attend();
-        for interface in self.interfaces.of(queue) {
-            worked |= self.receive(&mut work, &mut state, interface, budget, turn);
-        }
-        worked |= self.pump_devices(&work);
-        let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
-        let buffers = self.pollers.queue(queue).buffers();
-        if buffers.tend(now, worked, room / self.pollers.count()) {
-            state.on_idle();
-            self.pollers.queue(queue).completions().on_idle();
-            for interface in self.interfaces.of(queue) {
-                interface.on_idle(self.kick_of(interface));
-            }
-        }
-        let unhandled = std::mem::take(&mut state.unhandled);
-        drop((state, attending));
-        work.finish();
+        let (worked, unhandled) = {
+            let mut work = Work::begin_at(self, now, queue);
+            let worked = self.poll_work(&mut work, &mut state, budget, turn);
+            let unhandled = std::mem::take(&mut state.unhandled);
+            drop(state);
+            work.finish();
+            (worked, unhandled)
+        };
         if !unhandled.is_empty() {
             self.hand_out(now, queue, unhandled);
         }
         match self.pollers.ended() {
             Some(error) => Err(error.clone()),
-            None => {
-                let next = self.deadline_of(queue);
-                Ok(Poll { worked, busy: false, next })
+            None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
+        }
+    }
+
+    /// What a poll does, until packets wait that its work sends when it ends. Returns whether there
+    /// was anything to do.
+    #[inline]
+    fn poll_work(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> bool {
+        let (queue, now) = (work.home(), work.now);
+        work.count(IpCounter::Polls);
+        let mut worked = work.run_completions();
+        worked |= self.run_timers(work, state);
+        // What completes from here on is looked at when the work ends.
+        let _attending = work.queue.completions().attend();
+        for interface in self.interfaces.of(queue) {
+            if interface.is_silent() {
+                state.syns.drained(interface.index());
+            } else {
+                worked |= self.receive(work, state, interface, budget, turn);
             }
         }
+        worked |= self.pump_devices(work);
+        let room = || {
+            let all = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
+            all / self.pollers.count()
+        };
+        if work.queue.buffers().tend(now, worked, room) {
+            state.on_idle();
+            work.queue.completions().on_idle();
+            for interface in self.interfaces.of(queue) {
+                interface.on_idle(self.kick_of(interface));
+            }
+        }
+        worked
     }
 
     /// When the next timer or device event of any queue is due.
@@ -124,10 +147,12 @@ impl Stack {
     }
 
     /// When the next timer or device event of one queue is due.
+    #[inline]
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
-        let mut next = self.pollers.queue(queue).wheel().next();
+        let poller = self.pollers.queue(queue);
+        let mut next = poller.wheel().next();
         for interface in self.interfaces.of(queue) {
-            next = earlier(next, interface.next_event(self.kick_of(interface)));
+            next = earlier(next, interface.next_event(poller.waiter().kick_ref()));
         }
         if queue == 0 {
             next = earlier(next, self.tables.time_wait_ends().map(|at| at + SWEEP));
@@ -139,6 +164,7 @@ impl Stack {
 
     /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
     /// none is.
+    #[inline]
     fn run_common_timers(&self, work: &mut Work<'_>) -> bool {
         let mut ended = 0;
         if self.tables.udp().flows_end().is_some_and(|at| at <= work.now) {
@@ -160,10 +186,11 @@ impl Stack {
         ended > 0
     }
 
+    #[inline]
     fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
         let ended = work.home() == 0 && self.run_common_timers(work);
         state.due.clear();
-        let wheel = self.pollers.queue(work.home()).wheel();
+        let wheel = work.queue.wheel();
         if wheel.is_due(work.now) {
             wheel.lock().expire(work.now, TIMER_BATCH, &mut state.due);
         }
@@ -176,6 +203,7 @@ impl Stack {
     }
 
     /// Takes up to `budget` packets from one device, in batches.
+    #[inline]
     fn receive(
         &self,
         work: &mut Work<'_>,
@@ -189,7 +217,7 @@ impl Stack {
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
             let (around, pool) =
-                ((work.now, self.kick_of(interface)), self.pollers.pool(work.home()));
+                ((work.now, work.queue.waiter().kick_ref()), work.queue.buffers().pool());
             let received = interface.receive(around, pool, &mut state.packets, most);
             if !state.packets.is_empty() && self.take_batch(work, state, interface, turn) {
                 budget = 0;
@@ -220,6 +248,7 @@ impl Stack {
 
     /// Works on a batch of packets from one device. Returns whether the devices are left to a
     /// reader from now on.
+    #[inline]
     fn take_batch(
         &self,
         work: &mut Work<'_>,
@@ -228,9 +257,10 @@ impl Stack {
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> bool {
         let mut packets = std::mem::take(&mut state.packets);
-        for packet in packets.drain(..) {
+        for packet in &mut packets {
             self.ip_input(work, state, interface, packet);
         }
+        packets.clear();
         self.flush_gro(work, state);
         state.packets = packets;
         let datagrams = std::mem::take(&mut state.datagrams);
@@ -246,6 +276,7 @@ impl Stack {
     }
 
     /// Asks every connection that got a packet what it wants sent.
+    #[inline]
     pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
         for endpoint in state.touched.drain(..) {
             work.contain(&endpoint, |work| match endpoint.try_own() {

@@ -29,6 +29,7 @@ pub struct QdiscSummary {
 
 impl Stack {
     /// Drains the interfaces in the bit set `set`.
+    #[inline]
     pub(crate) fn drain_set(&self, work: &Work<'_>, mut set: u16) {
         while set != 0 {
             let index = set.trailing_zeros() as u8;
@@ -39,6 +40,7 @@ impl Stack {
 
     /// When the poller has to look at the interfaces in the bit set `set`, to which packets were
     /// queued: at once, or when the first of them may leave. A device without room tells by itself.
+    #[inline]
     pub(crate) fn first_departure(&self, set: u16) -> Option<Instant> {
         let queued = |interface: &&Interface| set & (1 << interface.index()) != 0;
         let departure = |interface: &Interface| match interface.tx().keeps_departures() {
@@ -49,6 +51,7 @@ impl Stack {
     }
 
     /// Takes a turn at sending on an interface. Returns how many packets something was done with.
+    #[inline]
     fn work_at(&self, work: &Work<'_>, interface: &Interface, turn: Turn) -> usize {
         if !interface.is_up() {
             return 0;
@@ -117,6 +120,7 @@ impl Stack {
     }
 
     /// Completes and drains every interface of the queue. Returns whether anything happened.
+    #[inline]
     pub(crate) fn pump_devices(&self, work: &Work<'_>) -> bool {
         let mut worked = false;
         for interface in self.interfaces.of(work.home()) {
