@@ -123,6 +123,24 @@ impl Slices {
         }
     }
 
+    /// Takes the first `count` bytes out.
+    ///
+    /// # Panics
+    /// If `count` exceeds the length.
+    #[must_use]
+    pub fn split_to(&mut self, count: usize) -> Slices {
+        let taken = match self.parts.first() {
+            Some(first) if count < first.len() => {
+                let mut taken = first.clone();
+                taken.truncate(count);
+                taken.into()
+            }
+            _ => self.range(0, count),
+        };
+        self.advance(count);
+        taken
+    }
+
     /// Keeps the first `len` bytes; no effect if it is shorter already.
     pub fn truncate(&mut self, len: usize) {
         while self.len > len {

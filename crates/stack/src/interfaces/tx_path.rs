@@ -37,7 +37,7 @@ use crate::interfaces::succession::Succession;
 use crate::kick::Kick;
 use crate::limits::DRAIN_PACKETS;
 use crate::offload::{checksum, gso};
-use crate::packet::{ChecksumState, Packet};
+use crate::packet::Packet;
 use crate::qdisc::fq::FqStats;
 use crate::qdisc::{Kind, Qdisc, QdiscStats};
 use crate::snmp::{IpCounter, Shard};
@@ -658,21 +658,15 @@ impl Half {
             return;
         }
         for packet in raw.drain(..) {
-            let whole = takes_whole(caps, &packet);
-            if whole && (caps.tx_checksum || packet.csum != ChecksumState::Partial) {
+            if takes_whole(caps, &packet) {
                 staged.push_back(packet);
-            } else if whole {
-                stage_filled(counters, packet, staged);
             } else {
                 counters.bump(IpCounter::GsoSoftware);
-                for segment in gso::split(packet) {
-                    if caps.tx_checksum {
-                        staged.push_back(segment);
-                    } else {
-                        stage_filled(counters, segment, staged);
-                    }
-                }
+                staged.extend(gso::split(packet));
             }
+        }
+        if !caps.tx_checksum {
+            staged.retain_mut(|packet| is_filled(counters, packet));
         }
     }
 }
@@ -683,12 +677,14 @@ fn takes_whole(caps: &Caps, packet: &Packet) -> bool {
     packet.gso.is_none() || (caps.cuts(packet) && packet.len() <= caps.max_super_segment)
 }
 
-fn stage_filled(counters: &Shard, mut packet: Packet, staged: &mut VecDeque<Packet>) {
-    if checksum::fill(&mut packet) {
-        staged.push_back(packet);
-    } else {
+/// Fills in the checksum of a packet, if that was left to the device. One that has no place for it
+/// is to be dropped, and was counted.
+fn is_filled(counters: &Shard, packet: &mut Packet) -> bool {
+    let filled = checksum::fill(packet);
+    if !filled {
         counters.bump(discards(packet.headers().first().is_some_and(|first| first >> 4 == 4)));
     }
+    filled
 }
 
 /// Where a packet is counted that is dropped on the way out.
