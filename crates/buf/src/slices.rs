@@ -100,6 +100,12 @@ impl Slices {
     pub fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len, "cannot advance past the end of a payload");
         self.len -= count;
+        if let Some(first) = self.parts.first_mut()
+            && count < first.len()
+        {
+            first.advance(count);
+            return;
+        }
         let whole = self
             .parts
             .iter()
@@ -115,6 +121,24 @@ impl Slices {
         if count > 0 {
             self.parts[0].advance(count);
         }
+    }
+
+    /// Takes the first `count` bytes out.
+    ///
+    /// # Panics
+    /// If `count` exceeds the length.
+    #[must_use]
+    pub fn split_to(&mut self, count: usize) -> Slices {
+        let taken = match self.parts.first() {
+            Some(first) if count < first.len() => {
+                let mut taken = first.clone();
+                taken.truncate(count);
+                taken.into()
+            }
+            _ => self.range(0, count),
+        };
+        self.advance(count);
+        taken
     }
 
     /// Keeps the first `len` bytes; no effect if it is shorter already.

@@ -16,6 +16,8 @@ pub(crate) struct Arrived {
     pub(crate) tos: u8,
     /// TTL or hop limit.
     pub(crate) ttl: u8,
+    /// The destination stands for several hosts.
+    pub(crate) for_many: bool,
     /// The interface that it came in by.
     pub(crate) interface: u8,
 }

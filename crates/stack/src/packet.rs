@@ -177,9 +177,17 @@ impl Packet {
     /// A second packet with the same bytes, shared, that owes no completion.
     #[must_use]
     pub fn share(&self) -> Packet {
+        self.with_payload(self.payload.clone())
+    }
+
+    /// A packet like this one, but with another payload, that owes no completion.
+    pub(crate) fn with_payload(&self, payload: Slices) -> Packet {
+        // A clone would copy byte by byte. It has the same room.
+        let mut head = Head::new();
+        let _ = head.try_extend_from_slice(&self.head);
         Packet {
-            head: self.head.clone(),
-            payload: self.payload.clone(),
+            head,
+            payload,
             gso: self.gso,
             cwr: self.cwr,
             csum: self.csum,

@@ -215,6 +215,7 @@ struct Arrival {
 }
 
 /// Inserts in the order of arrival, behind those of the same time.
+#[inline]
 fn insert(queue: &mut VecDeque<Arrival>, arrival: Arrival) {
     if queue.back().is_none_or(|last| last.at <= arrival.at) {
         queue.push_back(arrival);
@@ -273,6 +274,7 @@ struct LinkTx {
 
 impl LinkTx {
     /// Whether no further packet may be sent now.
+    #[inline]
     fn is_full(&mut self) -> bool {
         if self.config.rate.is_some() {
             return self.ring.len() >= self.config.tx_ring.max(1);
@@ -285,6 +287,7 @@ impl LinkTx {
         !self.wire.room.has_room(self.limit)
     }
 
+    #[inline]
     fn send(&mut self, now: Instant, mut packet: Packet) {
         let arrives = self.put_on_wire(now, &mut packet);
         let fate = self.dice.roll();
@@ -313,6 +316,7 @@ impl LinkTx {
     }
 
     /// When the packet will have arrived. With a rate, its completion stays here in the ring.
+    #[inline]
     fn put_on_wire(&mut self, now: Instant, packet: &mut Packet) -> Instant {
         let Some(rate) = self.config.rate else {
             let at_once = self.config.delay.is_zero();
@@ -327,6 +331,7 @@ impl LinkTx {
     }
 
     /// Hands the staged packets over and kicks the receiver.
+    #[inline]
     fn hand_over(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -392,6 +397,9 @@ impl DeviceTx for LinkTx {
     }
 
     fn poll_completions(&mut self, now: Instant) -> Result<usize, DeviceError> {
+        if self.ring.is_empty() {
+            return Ok(0);
+        }
         let done = self.ring.partition_point(|descriptor| descriptor.done <= now);
         self.ring.drain(..done);
         Ok(done)
@@ -429,6 +437,7 @@ struct LinkRx {
 
 impl LinkRx {
     /// Takes what is in the queue of the wire, if there is anything.
+    #[inline]
     fn refill(&mut self) {
         if self.wire.room.used() == self.arrivals.len() {
             return;
@@ -443,6 +452,7 @@ impl LinkRx {
         }
     }
 
+    #[inline]
     fn release(&self, count: usize) {
         if self.wire.room.release(count) {
             self.wire.sender.kick_for_room();
@@ -470,13 +480,14 @@ impl DeviceRx for LinkRx {
         if count == 0 {
             return Ok(0);
         }
-        for Arrival { mut packet, .. } in self.arrivals.drain(..count) {
-            packet.complete();
+        for _ in 0..count {
+            let Some(mut arrival) = self.arrivals.pop_front() else { break };
+            arrival.packet.complete();
             if !self.offloads {
-                packet.csum = ChecksumState::Unverified;
+                arrival.packet.csum = ChecksumState::Unverified;
             }
-            self.stats.passed(&packet);
-            out.push(packet);
+            self.stats.passed(&arrival.packet);
+            out.push(arrival.packet);
         }
         self.release(count);
         Ok(count)

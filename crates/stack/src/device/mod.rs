@@ -389,6 +389,7 @@ impl core::fmt::Debug for Device {
 }
 
 /// The earlier of two events.
+#[inline]
 pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
-use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource};
+use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource, earlier};
 use crate::error::StackError;
 use crate::flow::check_host;
 use crate::interfaces::loopback;
@@ -356,6 +356,7 @@ impl Interface {
 
     /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many, or `None`
     /// if somebody else has the device.
+    #[inline]
     pub(crate) fn receive(
         &self,
         around: (Instant, &Kick),
@@ -366,6 +367,12 @@ impl Interface {
         if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(Some(0)) }
     }
 
+    /// Whether nothing can have arrived, and nothing is to be told of the link.
+    #[inline]
+    pub(crate) fn is_silent(&self) -> bool {
+        self.rx.is_empty() && !self.rx.has_link_event()
+    }
+
     /// There was nothing to do for a while: what only packets need is given back.
     pub(crate) fn on_idle(&self, kick: &Kick) {
         self.tx.on_idle(kick);
@@ -373,11 +380,12 @@ impl Interface {
     }
 
     /// When the device wants to be polled, or something that is queued may leave.
+    #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
         if !self.is_up() {
             return None;
         }
-        self.tx.next_event(kick).into_iter().chain(self.rx.next_event(kick)).min()
+        earlier(self.tx.next_event(kick), self.rx.next_event(kick))
     }
 
     /// What the two halves have counted, the sending one first.

@@ -285,7 +285,10 @@ impl RouteTable {
 
     /// Whether `ip` is an address of ours.
     pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
-        self.ours.iter().any(|&(own, _, _)| own == ip) || (ip.is_ipv4() && ip.is_loopback())
+        match ip {
+            IpAddr::V4(ip) => ip.is_loopback() || self.ours.iter().any(|(own, _, _)| *own == ip),
+            IpAddr::V6(ip) => self.ours.iter().any(|(own, _, _)| *own == ip),
+        }
     }
 
     /// From now on packets to any address of one host are for us. A way that no route tells leads

@@ -61,18 +61,30 @@ impl RxPath {
 
     /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many. `None` is
     /// that somebody else has the device, so that nothing is known about what has arrived.
+    #[inline]
     pub(crate) fn receive(
+        &self,
+        around: (Instant, &Kick),
+        pool: &Pool,
+        out: &mut Vec<Packet>,
+        max: usize,
+    ) -> Result<Option<usize>, Failure> {
+        if self.is_empty() { Ok(Some(0)) } else { self.ask(around, pool, out, max) }
+    }
+
+    /// As [`receive`](Self::receive), from a device that may hold something.
+    #[inline]
+    fn ask(
         &self,
         (now, kick): (Instant, &Kick),
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
     ) -> Result<Option<usize>, Failure> {
-        if self.is_empty() {
-            return Ok(Some(0));
-        }
         let Some(mut holding) = self.hold(kick) else { return Ok(None) };
-        holding.succeed();
+        if self.succession.is_waiting() {
+            holding.succeed();
+        }
         let Some(Half { device, epoch }) = holding.held.as_deref_mut() else { return Ok(None) };
         call_device(*epoch, || {
             let count = device.receive(now, pool, out, max)?;
@@ -99,7 +111,14 @@ impl RxPath {
         (told != 0).then_some(LinkEvent::Mtu(told))
     }
 
+    /// Whether something has happened to the link that nobody has heard of.
+    #[inline]
+    pub(crate) fn has_link_event(&self) -> bool {
+        self.told_mtu.load(Ordering::Relaxed) != 0
+    }
+
     /// When the poller has to look here. A holder of the token wakes the poller if it missed it.
+    #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
         if self.succession.is_waiting() {
             return Some(Instant::ZERO);
@@ -152,11 +171,13 @@ impl RxPath {
     }
 
     /// Whether there is nothing, for all that is known without the device.
-    fn is_empty(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| waiting.load(Ordering::Relaxed) == 0)
     }
 
     /// Takes the token, if nobody has it.
+    #[inline]
     pub(crate) fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
         let held = Some(self.half.take()?);
         Some(Holding { path: self, kick, held })
@@ -173,6 +194,7 @@ pub(crate) struct Holding<'a> {
 
 impl Holding<'_> {
     /// Puts the successor into the place of the device, if there is one.
+    #[inline]
     fn succeed(&mut self) {
         let path = self.path;
         let Some(half) = self.held.as_deref_mut() else { return };

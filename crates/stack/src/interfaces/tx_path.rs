@@ -22,6 +22,7 @@
 //! locks: both happen outside of it. The token is no lock,
 //! since nobody waits for it: a holder may take the lock, and drop packets.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,19 +30,18 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll_tcp::Instant;
 
-use crate::device::{Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
+use crate::device::{self, Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
 use crate::interfaces::published::{Deadline, Figures};
 use crate::interfaces::space::{SpaceWaiter, SpaceWaiters};
 use crate::interfaces::succession::Succession;
 use crate::kick::Kick;
 use crate::limits::DRAIN_PACKETS;
 use crate::offload::{checksum, gso};
-use crate::packet::{ChecksumState, Packet};
+use crate::packet::Packet;
 use crate::qdisc::fq::FqStats;
 use crate::qdisc::{Kind, Qdisc, QdiscStats};
 use crate::snmp::{IpCounter, Shard};
-use crate::sync::lock;
-use crate::sync::{Held, Token};
+use crate::sync::{Held, Token, lock};
 
 /// What a thread brings along that works on an interface.
 #[derive(Clone, Copy)]
@@ -80,17 +80,26 @@ impl Failure {
 }
 
 /// Calls a device; a panic of it is an error.
+#[inline]
 pub(crate) fn call_device<T>(
     epoch: u32,
     call: impl FnOnce() -> Result<T, DeviceError>,
 ) -> Result<T, Failure> {
     // What a device leaves half done is not used again.
-    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(DeviceError::Panicked(text.unwrap_or_else(|| "no message".to_owned())))
-    });
-    outcome.map_err(|error| Failure { error, epoch })
+    let error = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(error)) => error,
+        Err(panic) => said_by(panic.as_ref()),
+    };
+    Err(Failure { error, epoch })
+}
+
+/// The error of a device that has panicked.
+#[cold]
+fn said_by(panic: &(dyn Any + Send)) -> DeviceError {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    DeviceError::Panicked(text.unwrap_or_else(|| "no message".to_owned()))
 }
 
 /// Drops a device that was replaced.
@@ -145,7 +154,11 @@ impl Queue {
 }
 
 /// There is space: whoever has waited for it goes on. To be called without a lock.
+#[inline]
 fn wake(waiters: Vec<Arc<dyn SpaceWaiter>>) {
+    if waiters.is_empty() {
+        return;
+    }
     for waiter in waiters {
         waiter.go_on();
     }
@@ -202,6 +215,7 @@ impl TxPath {
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"
     )]
+    #[inline]
     pub(crate) fn offer<W: SpaceWaiter + 'static>(
         &self,
         now: Instant,
@@ -274,7 +288,8 @@ impl TxPath {
     }
 
     /// Whether a poller has anything to do here.
-    fn has_work(&self, now: Instant) -> bool {
+    #[inline]
+    pub(crate) fn has_work(&self, now: Instant) -> bool {
         self.queued.load(Ordering::Relaxed) > 0
             || self.is_busy()
             || self.loaded.load(Ordering::Relaxed)
@@ -299,7 +314,13 @@ impl TxPath {
 
     /// When the poller has to look here, as far as that is known. A holder of the token tells the
     /// poller itself.
+    #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
+        // As a rule there is nothing, now or later.
+        if self.has_work(Instant::FAR_FUTURE) { self.next_work(kick) } else { None }
+    }
+
+    fn next_work(&self, kick: &Kick) -> Option<Instant> {
         if self.succession.is_waiting() && !self.half.leave_to_holder() {
             return Some(Instant::ZERO);
         }
@@ -316,16 +337,14 @@ impl TxPath {
             Some(_) if self.half.leave_to_holder() => None,
             next => next,
         };
-        device.into_iter().chain(self.next_departure()).min()
+        device::earlier(device, self.next_departure())
     }
 
     /// Moves what is queued into the device, unless another thread does so (that thread then makes
     /// another round), and does what the poller does if it is the poller's `turn`. Returns how many
     /// packets were sent or completed.
+    #[inline]
     pub(crate) fn work(&self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
-        if turn == Turn::Poll && !self.has_work(around.now) {
-            return Ok(0);
-        }
         let mut turn = turn;
         let Some(mut holding) = self.hold(around.kick) else { return Ok(0) };
         let mut done = 0;
@@ -375,6 +394,7 @@ impl TxPath {
         });
     }
 
+    #[inline]
     fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
         let held = Some(self.half.take()?);
         let (left, tell) = (DRAIN_PACKETS, None);
@@ -421,6 +441,7 @@ impl TxPath {
         }
     }
 
+    #[inline]
     fn dequeue(&self, now: Instant, max: usize, out: &mut VecDeque<Packet>) {
         if self.queued.load(Ordering::Relaxed) == 0 {
             return;
@@ -464,6 +485,7 @@ impl Drop for Holding<'_> {
 
 impl Holding<'_> {
     /// One round. Returns how many packets something was done with.
+    #[inline]
     fn round(&mut self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
         self.succeed();
         let path = self.path;
@@ -507,6 +529,7 @@ impl Holding<'_> {
     }
 
     /// Publishes whether packets are on their way into the device.
+    #[inline]
     fn publish_load(&self) {
         let Some(half) = self.held.as_deref() else { return };
         let loaded = !half.staged.is_empty() || !half.raw.is_empty();
@@ -514,6 +537,7 @@ impl Holding<'_> {
     }
 
     /// Publishes when the device wants to be polled, and whether packets wait for it.
+    #[inline]
     fn publish(&mut self) -> Result<(), Failure> {
         self.publish_load();
         let Some(half) = self.held.as_deref_mut() else { return Ok(()) };
@@ -521,7 +545,7 @@ impl Holding<'_> {
         let earlier = self.path.next.set(next);
         // A poller that missed the token relies on hearing of any deadline.
         let earlier = if self.missed { next } else { earlier };
-        self.tell = self.tell.into_iter().chain(earlier).min();
+        self.tell = device::earlier(self.tell, earlier);
         Ok(())
     }
 
@@ -552,6 +576,7 @@ impl Holding<'_> {
     }
 
     /// Whether this thread has done its share, and there is more.
+    #[inline]
     fn is_exhausted(&self) -> bool {
         let more = |held: &Held<'_, Half>| {
             !held.staged.is_empty()
@@ -563,6 +588,7 @@ impl Holding<'_> {
     }
 
     /// Lets go. If somebody has missed the token meanwhile, it is back, for another round.
+    #[inline]
     fn let_go(mut self) -> Option<Self> {
         self.held = self.held.take()?.let_go();
         if self.held.is_none() {
@@ -600,6 +626,7 @@ impl Holding<'_> {
 }
 
 impl Half {
+    #[inline]
     fn transmit(&mut self, around: &Around<'_>) -> Result<TxProgress, Failure> {
         let Half { device, epoch, staged, .. } = self;
         let mut progress = call_device(*epoch, || device.transmit(around.now, staged))?;
@@ -617,43 +644,47 @@ impl Half {
     }
 
     /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
+    #[inline]
     fn make_ready(&mut self, counters: &Shard) {
         let Half { caps, staged, raw, checks_length, .. } = self;
-        if caps.tso4 && caps.tso6 && caps.uso && caps.tx_checksum && !*checks_length {
-            staged.append(raw);
+        let takes_all = caps.tso4 && caps.tso6 && caps.uso && !*checks_length;
+        // What was filled in already stays so.
+        let is_ready = |packet: &mut Packet| {
+            (takes_all || takes_whole(caps, packet)) && (caps.tx_checksum || checksum::fill(packet))
+        };
+        if staged.is_empty() && raw.iter_mut().all(is_ready) {
+            // They change places, and no packet is moved.
+            std::mem::swap(staged, raw);
             return;
         }
         for packet in raw.drain(..) {
-            let whole = takes_whole(caps, &packet);
-            if whole && (caps.tx_checksum || packet.csum != ChecksumState::Partial) {
+            if takes_whole(caps, &packet) {
                 staged.push_back(packet);
-            } else if whole {
-                stage_filled(counters, packet, staged);
             } else {
                 counters.bump(IpCounter::GsoSoftware);
-                for segment in gso::split(packet) {
-                    if caps.tx_checksum {
-                        staged.push_back(segment);
-                    } else {
-                        stage_filled(counters, segment, staged);
-                    }
-                }
+                staged.extend(gso::split(packet));
             }
+        }
+        if !caps.tx_checksum {
+            staged.retain_mut(|packet| is_filled(counters, packet));
         }
     }
 }
 
 /// Whether a device takes a packet without its being cut.
+#[inline]
 fn takes_whole(caps: &Caps, packet: &Packet) -> bool {
     packet.gso.is_none() || (caps.cuts(packet) && packet.len() <= caps.max_super_segment)
 }
 
-fn stage_filled(counters: &Shard, mut packet: Packet, staged: &mut VecDeque<Packet>) {
-    if checksum::fill(&mut packet) {
-        staged.push_back(packet);
-    } else {
+/// Fills in the checksum of a packet, if that was left to the device. One that has no place for it
+/// is to be dropped, and was counted.
+fn is_filled(counters: &Shard, packet: &mut Packet) -> bool {
+    let filled = checksum::fill(packet);
+    if !filled {
         counters.bump(discards(packet.headers().first().is_some_and(|first| first >> 4 == 4)));
     }
+    filled
 }
 
 /// Where a packet is counted that is dropped on the way out.

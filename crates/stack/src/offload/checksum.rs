@@ -1,7 +1,5 @@
 //! Transport checksums of packets whose payload lies in slices.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
-
 use plimsoll_wire::checksum::{self, Sum};
 use plimsoll_wire::protocol;
 
@@ -9,38 +7,46 @@ use super::Layout;
 use crate::packet::{ChecksumState, Packet};
 
 /// The sum of the pseudo-header of a packet whose transport header and data are `len` bytes long.
+/// The two addresses are taken as they lie in the IP header.
+#[inline]
 pub(crate) fn pseudo_header(front: &[u8], layout: &Layout, len: usize) -> Sum {
-    let len = len as u32;
-    if layout.version == 4 {
-        let addr =
-            |at: usize| Ipv4Addr::new(front[at], front[at + 1], front[at + 2], front[at + 3]);
-        checksum::pseudo_header_v4(addr(12), addr(16), layout.protocol, len)
-    } else {
-        let addr = |at: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&front[at..at + 16]);
-            Ipv6Addr::from(octets)
-        };
-        checksum::pseudo_header_v6(addr(8), addr(24), layout.protocol, len)
-    }
+    let addresses = if layout.version == 4 { &front[12..20] } else { &front[8..40] };
+    let mut sum = checksum::sum(addresses);
+    sum.add_bytes(&pseudo_tail(layout.protocol, len));
+    sum
+}
+
+/// What a pseudo-header has behind the addresses, as bytes whose sum is the same for both versions.
+#[inline]
+pub(crate) fn pseudo_tail(protocol: u8, len: usize) -> [u8; 8] {
+    let [a, b, c, d] = (len as u32).to_be_bytes();
+    [a, b, c, d, 0, 0, 0, protocol]
 }
 
 /// The sum of the bytes of `packet` from `from` to `to`.
+#[inline]
 fn sum_range(packet: &Packet, from: usize, to: usize) -> Sum {
-    let mut sum = Sum::new();
-    let mut at = 0;
-    for part in packet.parts() {
-        let start = from.saturating_sub(at).min(part.len());
-        let end = to.saturating_sub(at).min(part.len());
-        sum.add_bytes(&part[start..end]);
-        at += part.len();
+    if let ([], [only]) = (packet.head.as_slice(), packet.payload.parts()) {
+        return checksum::sum(&only[from..to]);
     }
+    let mut sum = Sum::new();
+    let (mut from, mut to) = (from, to);
+    let mut add = |part: &[u8]| {
+        let (start, end) = (from.min(part.len()), to.min(part.len()));
+        if start < end {
+            sum.add_bytes(&part[start..end]);
+        }
+        (from, to) = (from - start, to - end);
+    };
+    add(&packet.head);
+    packet.payload.parts().iter().for_each(|part| add(part));
     sum
 }
 
 /// Completes a checksum that was left to the device ([`ChecksumState::Partial`]); packets in any
 /// other state are left as they are. Returns false if the headers make no sense; the packet should
 /// be dropped then.
+#[inline]
 pub fn fill(packet: &mut Packet) -> bool {
     if packet.csum != ChecksumState::Partial {
         return true;
@@ -65,6 +71,7 @@ pub fn fill(packet: &mut Packet) -> bool {
 /// Whether the transport checksum is right. True if somebody vouched for it, and for protocols
 /// whose checksum is not looked at here (all but TCP and UDP) and for fragments. False if the
 /// headers make no sense.
+#[inline]
 pub fn verify(packet: &Packet) -> bool {
     if packet.csum != ChecksumState::Unverified {
         return true;

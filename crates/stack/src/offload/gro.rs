@@ -147,6 +147,7 @@ pub(crate) struct Gro {
 }
 
 impl Gro {
+    #[inline]
     pub(crate) fn find(&self, key: &FlowKey) -> Option<usize> {
         self.held.iter().position(|held| held.key == *key)
     }
@@ -168,12 +169,18 @@ impl Gro {
         self.held.swap_remove(at)
     }
 
+    /// Whether nothing is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Whether there is no room for one more.
     pub(crate) fn is_full(&self) -> bool {
         self.held.is_full()
     }
 
     /// Takes out what has been held longest.
+    #[inline]
     pub(crate) fn take_oldest(&mut self) -> Option<Held> {
         let ages = self.held.iter().enumerate().map(|(at, held)| (held.stamp, at));
         let (_, at) = ages.min()?;
@@ -183,6 +190,7 @@ impl Gro {
 
 /// The length of the segments of a train that begins with `segment`, if one may. `size` is what the
 /// device says that a super-segment was cut into.
+#[inline]
 pub(crate) fn train_unit(segment: &Segment, size: Option<u16>) -> Option<usize> {
     let flags = segment.repr.flags;
     let len = segment.payload.len();

@@ -78,9 +78,8 @@ impl Plan {
 
     /// Takes the next segment off the front of `rest`, which is longer than one segment.
     fn cut(&mut self, rest: &mut Packet) -> Packet {
-        let mut segment = rest.share();
-        segment.payload.truncate(self.size);
-        rest.payload.advance(self.size);
+        let payload = rest.payload.split_to(self.size);
+        let mut segment = rest.with_payload(payload);
         self.finish(&mut segment, false);
         self.next += 1;
         segment

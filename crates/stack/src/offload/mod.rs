@@ -28,6 +28,7 @@ pub struct Layout {
 
 impl Layout {
     /// Reads positions from the front of a packet. `None` if it is cut short or no IP.
+    #[inline]
     pub fn of(front: &[u8]) -> Option<Layout> {
         match front.first()? >> 4 {
             4 => Layout::of_v4(front),
@@ -36,6 +37,7 @@ impl Layout {
         }
     }
 
+    #[inline]
     fn of_v4(front: &[u8]) -> Option<Layout> {
         let fixed = front.first_chunk::<{ ipv4::HEADER_LEN }>()?;
         let header_len = usize::from(fixed[0] & 0x0f) * 4;

@@ -116,9 +116,30 @@ struct Waiting {
     ended: usize,
 }
 
-/// The numbers of `tcp_mem` in bytes.
-fn in_bytes(tcp_mem: &[u64; 3]) -> [usize; 3] {
-    tcp_mem.map(|pages| usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(QUANTUM))
+/// A number of `tcp_mem` in bytes.
+#[inline]
+fn in_bytes(pages: u64) -> usize {
+    usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(QUANTUM)
+}
+
+/// What is left of `room` for one of `holders` connections, which was charged for `charged` bytes,
+/// since pressure began.
+#[cold]
+fn pressed_room(
+    tcp_mem: &[u64; 3],
+    used: usize,
+    (holders, charged): (usize, u32),
+    room: MemoryRoom,
+) -> MemoryRoom {
+    let [low, high, limit] = tcp_mem.map(in_bytes);
+    if used <= low {
+        return room;
+    }
+    let (holders, charged) = (holders.max(1), charged as usize);
+    let share = (high / holders).saturating_sub(charged).min(high.saturating_sub(used));
+    let kept = (limit.saturating_sub(used.max(high)) / holders).saturating_sub(charged);
+    let bytes = u32::try_from(share.max(kept)).unwrap_or(u32::MAX);
+    MemoryRoom { pressure: true, bytes: room.bytes.min(bytes) }
 }
 
 impl MemoryAccount {
@@ -146,21 +167,14 @@ impl MemoryAccount {
     /// What the engine is told for a connection that was charged for `charged` bytes.
     pub(crate) fn room(&self, tcp_mem: &[u64; 3], charged: u32) -> MemoryRoom {
         let Level { used, holders } = self.level();
-        let [low, high, limit] = in_bytes(tcp_mem);
-        let pressure = self.is_pressed() && used > low;
-        let mut bytes = limit.saturating_sub(used);
-        if pressure {
-            let (holders, charged) = (holders.max(1), charged as usize);
-            let share = (high / holders).saturating_sub(charged).min(high.saturating_sub(used));
-            let kept = (limit.saturating_sub(used.max(high)) / holders).saturating_sub(charged);
-            bytes = bytes.min(share.max(kept));
-        }
-        MemoryRoom { pressure, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+        let bytes = in_bytes(tcp_mem[2]).saturating_sub(used);
+        let room = MemoryRoom { pressure: false, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) };
+        if self.is_pressed() { pressed_room(tcp_mem, used, (holders, charged), room) } else { room }
     }
 
     /// Bytes that free buffers may have: what is missing to the pressure.
     pub(crate) fn room_for_pools(&self, tcp_mem: &[u64; 3]) -> usize {
-        in_bytes(tcp_mem)[1].saturating_sub(self.level().used)
+        in_bytes(tcp_mem[1]).saturating_sub(self.level().used)
     }
 
     /// Bytes that connections were charged for.
@@ -183,7 +197,7 @@ impl MemoryAccount {
         let old = *charged as usize;
         let new = new.min(u32::MAX as usize / QUANTUM * QUANTUM);
         *charged = new as u32;
-        let [low, high, _] = in_bytes(tcp_mem);
+        let [low, high, _] = tcp_mem.map(in_bytes);
         let word = |bytes: usize| Level { used: bytes, holders: usize::from(bytes > 0) }.word();
         let change = word(new).wrapping_sub(word(old));
         let before = self.level.fetch_add(change, Ordering::SeqCst);
@@ -212,7 +226,7 @@ impl MemoryAccount {
             }
             *ticket = round;
             waiting.ids.push(id);
-            let [low, _, limit] = in_bytes(tcp_mem);
+            let [low, _, limit] = tcp_mem.map(in_bytes);
             let used = self.level().used;
             let mark = used.saturating_sub((limit / WAKE_STEPS).max(1)).max(low);
             let mark = if mark < used { mark } else { used.saturating_sub(1) }.max(1);
@@ -273,7 +287,7 @@ impl MemoryAccount {
 impl MemoryAccount {
     /// What the account says, with the limits of `tcp_mem` (pages).
     pub(crate) fn usage(&self, tcp_mem: &[u64; 3], pooled: usize) -> MemoryUse {
-        let thresholds = in_bytes(tcp_mem);
+        let thresholds = tcp_mem.map(in_bytes);
         let Level { used: bytes, holders } = self.level();
         MemoryUse {
             bytes,

@@ -35,7 +35,7 @@ impl QueuePool {
     /// A poll has ended; `room` is how many bytes free chunks may have. Returns whether the queue
     /// has just become idle, with nothing to do for [`POOL_IDLE`]: then others give back what only
     /// packets need.
-    pub(crate) fn tend(&self, now: Instant, worked: bool, room: usize) -> bool {
+    pub(crate) fn tend(&self, now: Instant, worked: bool, room: impl FnOnce() -> usize) -> bool {
         let free = self.pool.free_bytes();
         let idle_at = self.idle_at.load(Ordering::Relaxed);
         let passed = !worked && now.as_nanos() >= idle_at;
@@ -44,7 +44,7 @@ impl QueuePool {
         } else if passed && idle_at != RESTED {
             self.idle_at.store(RESTED, Ordering::Relaxed);
         }
-        if free > 0 && (passed || free > room.max(POOL_FLOOR)) {
+        if free > 0 && (passed || (free > POOL_FLOOR && free > room())) {
             self.pool.trim();
         }
         passed && idle_at != RESTED
@@ -68,41 +68,41 @@ mod tests {
         let used = |count| drop((0..count).map(|_| queue.pool().chunk(4096)).collect::<Vec<_>>());
         let start = Instant::from_millis(500);
         used(3);
-        assert!(!queue.tend(start, true, 1 << 20));
+        assert!(!queue.tend(start, true, || 1 << 20));
         assert_eq!(
             (queue.pool().free_bytes(), queue.trim_at()),
             (3 * 4096, Some(start + POOL_IDLE))
         );
-        assert!(!queue.tend(start + POOL_IDLE / 2, false, 1 << 20));
+        assert!(!queue.tend(start + POOL_IDLE / 2, false, || 1 << 20));
         assert_eq!(queue.pool().free_bytes(), 3 * 4096);
-        assert!(queue.tend(start + POOL_IDLE, false, 1 << 20));
+        assert!(queue.tend(start + POOL_IDLE, false, || 1 << 20));
         assert_eq!((queue.pool().free_bytes(), queue.trim_at()), (0, None));
-        assert!(!queue.tend(start + 2 * POOL_IDLE, false, 1 << 20), "it is idle still");
+        assert!(!queue.tend(start + 2 * POOL_IDLE, false, || 1 << 20), "it is idle still");
         used(1);
         assert_eq!(queue.trim_at(), Some(Instant::ZERO), "at once");
-        assert!(!queue.tend(start + 2 * POOL_IDLE, false, 1 << 20));
+        assert!(!queue.tend(start + 2 * POOL_IDLE, false, || 1 << 20));
         assert_eq!((queue.pool().free_bytes(), queue.trim_at()), (0, None));
         let floor = POOL_FLOOR / 4096;
         used(floor);
-        assert!(!queue.tend(start + POOL_IDLE, true, 2 * 4096));
+        assert!(!queue.tend(start + POOL_IDLE, true, || 2 * 4096));
         assert_eq!(queue.pool().free_bytes(), POOL_FLOOR, "it would be back at once");
         used(floor + 1);
-        assert!(!queue.tend(start + POOL_IDLE, true, 2 * 4096));
+        assert!(!queue.tend(start + POOL_IDLE, true, || 2 * 4096));
         assert_eq!(queue.pool().free_bytes(), 0, "connections need the room");
     }
 
     #[test]
     fn a_queue_without_free_chunks_becomes_idle_as_well() {
         let queue = QueuePool::default();
-        assert!(!queue.tend(Instant::from_millis(500), false, 0), "it never worked");
+        assert!(!queue.tend(Instant::from_millis(500), false, || 0), "it never worked");
         let start = Instant::from_millis(600);
-        assert!(!queue.tend(start, true, 0));
+        assert!(!queue.tend(start, true, || 0));
         assert_eq!(queue.trim_at(), Some(start + POOL_IDLE));
-        assert!(!queue.tend(start + POOL_IDLE / 2, true, 0));
-        assert!(!queue.tend(start + POOL_IDLE, false, 0), "there was work meanwhile");
+        assert!(!queue.tend(start + POOL_IDLE / 2, true, || 0));
+        assert!(!queue.tend(start + POOL_IDLE, false, || 0), "there was work meanwhile");
         let idle = start + POOL_IDLE / 2 + POOL_IDLE;
-        assert!(queue.tend(idle, false, 0));
-        assert!(!queue.tend(idle + POOL_IDLE, false, 0), "once");
+        assert!(queue.tend(idle, false, || 0));
+        assert!(!queue.tend(idle + POOL_IDLE, false, || 0), "once");
         assert_eq!(queue.trim_at(), None);
     }
 }

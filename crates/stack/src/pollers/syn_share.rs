@@ -61,6 +61,12 @@ impl SynShares {
         self.spared.clear();
     }
 
+    /// There was nothing at this interface.
+    #[inline]
+    pub(crate) fn drained(&mut self, interface: u8) {
+        self.shares[usize::from(interface)] = SynShare::default();
+    }
+
     /// A SYN is answered with a cookie.
     pub(crate) fn take(&mut self) {
         let share = self.current();

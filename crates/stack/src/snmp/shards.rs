@@ -171,6 +171,7 @@ impl Shards {
     }
 
     /// The shard of the calling thread.
+    #[inline]
     pub(super) fn mine(&self) -> Rc<Shard> {
         let found = MINE.try_with(|mine| {
             let mine = mine.borrow();

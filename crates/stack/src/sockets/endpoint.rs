@@ -377,6 +377,7 @@ impl SpaceWaiter for Endpoint {
 
 impl Inner {
     /// The engine is told `now`, or a later time that it was told before, which is returned.
+    #[inline]
     pub(crate) fn advance(&mut self, now: Instant) -> Instant {
         self.last = self.last.max(now);
         self.last
@@ -424,18 +425,25 @@ impl Inner {
 
     /// What more its queues may bind, of the `room` that the stack has: no more than the budget of
     /// its listener and its own leave.
+    #[inline]
     pub(crate) fn bound_room(&self, room: MemoryRoom) -> MemoryRoom {
-        let of_listener = self.share.as_ref().and_then(BudgetShare::room);
-        let own = self.conn.options().memory_budget;
-        let own = own.map(|most| budget::flow_room(most, self.charged));
-        of_listener.into_iter().chain(own).fold(room, |room, bound| MemoryRoom {
+        let within = |room: MemoryRoom, bound: MemoryRoom| MemoryRoom {
             pressure: room.pressure || bound.pressure,
             bytes: room.bytes.min(bound.bytes),
-        })
+        };
+        let mut room = room;
+        if let Some(bound) = self.share.as_ref().and_then(BudgetShare::room) {
+            room = within(room, bound);
+        }
+        if let Some(most) = self.conn.options().memory_budget {
+            room = within(room, budget::flow_room(most, self.charged));
+        }
+        room
     }
 
     /// Its queues bind `held` bytes. Returns whether memory has become short by that, for its
     /// listener or for itself.
+    #[inline]
     pub(crate) fn charge_budgets(&mut self, held: usize) -> bool {
         let of_listener = self.share.as_mut().is_some_and(|share| share.charge(held));
         let own = self.conn.options().memory_budget;
@@ -544,11 +552,13 @@ impl Inner {
     }
 
     /// Notes how far the stream that was sent reaches.
+    #[inline]
     pub(crate) fn note_sent(&mut self, end: SeqNum) {
         self.sent_to = Some(self.sent_to.map_or(end, |before| before.max(end)));
     }
 
     /// Counts what wakes a poller.
+    #[inline]
     pub(crate) fn note_edge(&mut self, events: Events) {
         let any = |of: &[Events]| u32::from(of.iter().any(|&event| events.contains(event)));
         let edges = &mut self.edges;
@@ -559,6 +569,7 @@ impl Inner {
     }
 
     /// Whether a read would return at once.
+    #[inline]
     pub(crate) fn is_readable(&self) -> bool {
         let conn = &self.conn;
         conn.is_readable()

@@ -43,8 +43,11 @@ pub(crate) fn drop_caught<T>(value: T) {
 }
 
 /// Call before catching panics: what an earlier panic left does not belong to the next.
+#[inline]
 pub(crate) fn clear_remains() {
-    drop_caught(REMAINS.try_with(Cell::take));
+    if let Ok(Some(remains)) = REMAINS.try_with(Cell::take) {
+        drop_caught(remains);
+    }
 }
 
 /// For who has caught `panic` while `endpoint` was worked on: ends what is left of its connection.

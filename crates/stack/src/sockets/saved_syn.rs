@@ -9,14 +9,15 @@ use crate::sync::lock;
 /// The headers of a SYN that is worked on, as they are in the packet. Nothing is copied to the heap
 /// before somebody keeps them.
 pub(crate) struct SynHeaders {
-    packet: Packet,
+    /// Hardly any segment has one, and all would pay for its room.
+    packet: Box<Packet>,
     len: usize,
 }
 
 impl SynHeaders {
     /// The first `len` bytes of `packet`, which lie in one piece.
     pub(crate) fn of(packet: &Packet, len: usize) -> SynHeaders {
-        SynHeaders { packet: packet.share(), len }
+        SynHeaders { packet: Box::new(packet.share()), len }
     }
 
     /// Those of IP and TCP with their options.

@@ -140,12 +140,14 @@ impl WakerSet {
     }
 
     /// Whether somebody waits for that.
+    #[inline]
     pub(crate) fn is_waiting(&self, interest: Interest) -> bool {
         let keyed = self.keyed.as_ref().is_some_and(|lists| !lists[interest as usize].is_empty());
         keyed || self.latest[interest as usize].is_some()
     }
 
     /// Who waits to read, as the engine distinguishes them. Who waits without a key is a task.
+    #[inline]
     pub(crate) fn reader(&self) -> Reader {
         let is_under = |waiter| {
             let keyed = self.keyed.as_ref().map(|lists| &lists[Interest::Read as usize]);
@@ -224,10 +226,12 @@ impl WakeList {
 
     /// Wakes all of them. The caller holds no lock. Returns how many have panicked.
     #[must_use]
+    #[inline]
     pub(crate) fn fire(&mut self) -> u64 {
-        if self.few.is_empty() {
-            return 0;
-        }
+        if self.few.is_empty() { 0 } else { self.wake_all() }
+    }
+
+    fn wake_all(&mut self) -> u64 {
         let wakers = self.few.drain(..).chain(self.more.drain(..));
         wakers.map(|waker| u64::from(!caught(|| waker.wake()))).sum()
     }

@@ -12,18 +12,20 @@ use crate::stack::work::Work;
 impl Stack {
     /// Takes a segment that has been checked, and passes on what cannot wait for more. `size` is
     /// the length of the wire segments of a super-segment, `tos` DSCP and ECN of the packet.
+    #[inline]
     pub(crate) fn tcp_gro(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         key: &FlowKey,
-        (segment, tos): (Segment, u8),
+        arrived: (Segment, u8),
         size: Option<u16>,
     ) {
-        if !work.settings.gro {
-            return self.tcp_demux(work, state, key, (segment, tos));
+        let begins = || train_unit(&arrived.0, size).is_some();
+        if !work.settings.gro || (state.gro.is_empty() && !begins()) {
+            return self.tcp_demux(work, state, key, arrived);
         }
-        let mut segment = segment;
+        let (mut segment, tos) = arrived;
         if let Some(at) = state.gro.find(key) {
             let appended = state.gro.append(at, segment);
             if appended.is_ok() {
@@ -52,6 +54,7 @@ impl Stack {
     }
 
     /// Passes on all that is held: the batch has ended.
+    #[inline]
     pub(crate) fn flush_gro(&self, work: &mut Work<'_>, state: &mut PollState) {
         while let Some(held) = state.gro.take_oldest() {
             let (key, segment, tos) = held.into_parts();

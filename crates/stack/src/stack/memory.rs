@@ -13,6 +13,7 @@ use crate::sync::socket_lock::Place;
 
 impl Work<'_> {
     /// Charges a connection for what it holds now.
+    #[inline]
     pub(crate) fn account(&self, endpoint: &Endpoint, inner: &mut Inner) {
         let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());
         // What nobody can read any more goes with the last handle, which is about to be dropped.
@@ -30,6 +31,7 @@ impl Work<'_> {
 
     /// Charges a connection, and asks a writer or a closed window that waits for memory again.
     /// What the window has to say leaves.
+    #[inline]
     pub(crate) fn settle_memory(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         self.account(endpoint, inner);
         if !inner.conn.awaits_memory() || inner.is_gone() {

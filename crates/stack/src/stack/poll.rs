@@ -10,6 +10,7 @@ use std::sync::{Arc, TryLockError};
 
 use plimsoll_tcp::{Counter, Instant};
 
+use crate::device::earlier;
 use crate::error::StackError;
 use crate::interfaces::interface::Interface;
 use crate::limits::{RX_BATCH, TIMER_BATCH};
@@ -56,6 +57,7 @@ impl Stack {
     }
 
     /// One poll of one queue.
+    #[inline]
     pub(crate) fn poll_around(
         &self,
         queue: u8,
@@ -69,6 +71,7 @@ impl Stack {
         self.guarded(now, || self.poll_once(queue, now, budget, turn))
     }
 
+    #[inline]
     fn poll_once(
         &self,
         queue: u8,
@@ -82,36 +85,59 @@ impl Stack {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(Poll { busy: true, ..Poll::default() }),
         };
-        let mut work = Work::begin_at(self, now, queue);
+        let (worked, unhandled) = {
+            let mut work = Work::begin_at(self, now, queue);
+            let worked = self.poll_work(&mut work, &mut state, budget, turn);
+            let unhandled = std::mem::take(&mut state.unhandled);
+            drop(state);
+            work.finish();
+            (worked, unhandled)
+        };
+        if !unhandled.is_empty() {
+            self.hand_out(now, queue, unhandled);
+        }
+        match self.pollers.ended() {
+            Some(error) => Err(error.clone()),
+            None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
+        }
+    }
+
+    /// What a poll does, until packets wait that its work sends when it ends. Returns whether there
+    /// was anything to do.
+    #[inline]
+    fn poll_work(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> bool {
+        let (queue, now) = (work.home(), work.now);
         work.count(IpCounter::Polls);
         let mut worked = work.run_completions();
-        worked |= self.run_timers(&mut work, &mut state);
+        worked |= self.run_timers(work, state);
         // What completes from here on is looked at when the work ends.
-        let attending = self.pollers.queue(queue).completions().attend();
+        let _attending = work.queue.completions().attend();
         for interface in self.interfaces.of(queue) {
-            worked |= self.receive(&mut work, &mut state, interface, budget, turn);
+            if interface.is_silent() {
+                state.syns.drained(interface.index());
+            } else {
+                worked |= self.receive(work, state, interface, budget, turn);
+            }
         }
-        worked |= self.pump_devices(queue, now, &work.settings);
-        let room = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
-        let buffers = self.pollers.queue(queue).buffers();
-        if buffers.tend(now, worked, room / self.pollers.count()) {
+        worked |= self.pump_devices(work);
+        let room = || {
+            let all = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
+            all / self.pollers.count()
+        };
+        if work.queue.buffers().tend(now, worked, room) {
             state.on_idle();
-            self.pollers.queue(queue).completions().on_idle();
+            work.queue.completions().on_idle();
             for interface in self.interfaces.of(queue) {
                 interface.on_idle(self.kick_of(interface));
             }
         }
-        let unhandled = std::mem::take(&mut state.unhandled);
-        drop((state, attending));
-        work.finish();
-        self.hand_out(now, queue, unhandled);
-        match self.pollers.ended() {
-            Some(error) => Err(error.clone()),
-            None => {
-                let next = self.deadline_of(queue);
-                Ok(Poll { worked, busy: false, next })
-            }
-        }
+        worked
     }
 
     /// When the next timer or device event of any queue is due.
@@ -121,20 +147,24 @@ impl Stack {
     }
 
     /// When the next timer or device event of one queue is due.
+    #[inline]
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
-        let devices = self.interfaces.of(queue);
-        let devices =
-            devices.filter_map(|interface| interface.next_event(self.kick_of(interface))).min();
-        let timers = self.pollers.queue(queue).wheel().next();
-        let time_wait = if queue == 0 { self.tables.time_wait_ends() } else { None };
-        let time_wait = time_wait.map(|at| at + SWEEP);
-        let gates = if queue == 0 { self.tables.listeners().gates_end() } else { None };
-        let flows = if queue == 0 { self.tables.udp().flows_end() } else { None };
-        devices.into_iter().chain(timers).chain(time_wait).chain(gates).chain(flows).min()
+        let poller = self.pollers.queue(queue);
+        let mut next = poller.wheel().next();
+        for interface in self.interfaces.of(queue) {
+            next = earlier(next, interface.next_event(poller.waiter().kick_ref()));
+        }
+        if queue == 0 {
+            next = earlier(next, self.tables.time_wait_ends().map(|at| at + SWEEP));
+            next = earlier(next, self.tables.listeners().gates_end());
+            next = earlier(next, self.tables.udp().flows_end());
+        }
+        next
     }
 
     /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
     /// none is.
+    #[inline]
     fn run_common_timers(&self, work: &mut Work<'_>) -> bool {
         let mut ended = 0;
         if self.tables.udp().flows_end().is_some_and(|at| at <= work.now) {
@@ -156,10 +186,11 @@ impl Stack {
         ended > 0
     }
 
+    #[inline]
     fn run_timers(&self, work: &mut Work<'_>, state: &mut PollState) -> bool {
         let ended = work.home() == 0 && self.run_common_timers(work);
         state.due.clear();
-        let wheel = self.pollers.queue(work.home()).wheel();
+        let wheel = work.queue.wheel();
         if wheel.is_due(work.now) {
             wheel.lock().expire(work.now, TIMER_BATCH, &mut state.due);
         }
@@ -172,6 +203,7 @@ impl Stack {
     }
 
     /// Takes up to `budget` packets from one device, in batches.
+    #[inline]
     fn receive(
         &self,
         work: &mut Work<'_>,
@@ -184,26 +216,10 @@ impl Stack {
         state.syns.begin(interface.index());
         while taken < budget {
             let most = RX_BATCH.min(budget - taken);
-            let mut packets = std::mem::take(&mut state.packets);
             let (around, pool) =
-                ((work.now, self.kick_of(interface)), self.pollers.pool(work.home()));
-            let received = interface.receive(around, pool, &mut packets, most);
-            for packet in packets.drain(..) {
-                self.ip_input(work, state, interface, packet);
-            }
-            self.flush_gro(work, state);
-            state.packets = packets;
-            let datagrams = std::mem::take(&mut state.datagrams);
-            if let Some(turn) = turn
-                && (datagrams || !state.touched.is_empty())
-            {
-                wake_readers(work, state);
-                work.fire_wakers();
-                turn();
-            }
-            self.settle_touched(work, state);
-            let left_to_reader = std::mem::take(&mut state.left_to_reader);
-            if left_to_reader && self.lend_devices(work.home(), work.now) {
+                ((work.now, work.queue.waiter().kick_ref()), work.queue.buffers().pool());
+            let received = interface.receive(around, pool, &mut state.packets, most);
+            if !state.packets.is_empty() && self.take_batch(work, state, interface, turn) {
                 budget = 0;
             }
             match received {
@@ -216,8 +232,7 @@ impl Stack {
                         break;
                     }
                     // Answers leave between batches, so that the peer does not wait for the last.
-                    let queued = work.take_queued();
-                    self.drain_set(queued, work.now);
+                    self.drain_set(work, work.take_queued());
                 }
                 Err(failure) => {
                     self.device_failed(interface, work.now, &failure);
@@ -231,7 +246,37 @@ impl Stack {
         taken > 0
     }
 
+    /// Works on a batch of packets from one device. Returns whether the devices are left to a
+    /// reader from now on.
+    #[inline]
+    fn take_batch(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> bool {
+        let mut packets = std::mem::take(&mut state.packets);
+        for packet in &mut packets {
+            self.ip_input(work, state, interface, packet);
+        }
+        packets.clear();
+        self.flush_gro(work, state);
+        state.packets = packets;
+        let datagrams = std::mem::take(&mut state.datagrams);
+        if let Some(turn) = turn
+            && (datagrams || !state.touched.is_empty())
+        {
+            wake_readers(work, state);
+            work.fire_wakers();
+            turn();
+        }
+        self.settle_touched(work, state);
+        std::mem::take(&mut state.left_to_reader) && self.lend_devices(work.home(), work.now)
+    }
+
     /// Asks every connection that got a packet what it wants sent.
+    #[inline]
     pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
         for endpoint in state.touched.drain(..) {
             work.contain(&endpoint, |work| match endpoint.try_own() {

@@ -70,13 +70,18 @@ impl Stack {
     }
 
     /// Polls all queues, one after the other.
+    #[inline]
     pub(crate) fn poll_all(
         &self,
         now: Instant,
         budget: usize,
         mut turn: Option<&mut dyn FnMut()>,
     ) -> Result<Poll, StackError> {
-        let mut all = self.poll_around(0, now, budget, &mut turn)?;
+        let first = self.poll_around(0, now, budget, &mut turn);
+        if self.pollers.count() == 1 {
+            return first;
+        }
+        let mut all = first?;
         for queue in 1..self.pollers.count() {
             let other = self.poll_around(queue as u8, now, budget, &mut turn)?;
             all.worked |= other.worked;

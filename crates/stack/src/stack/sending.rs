@@ -8,10 +8,10 @@ use crate::interfaces::interface::{Interface, InterfaceStatus};
 use crate::interfaces::tx_path::discards;
 use crate::interfaces::tx_path::{Around, Turn};
 use crate::kick::Kick;
-use crate::policies::sysctl::Settings;
 use crate::qdisc::fq::FqStats;
 use crate::qdisc::{Kind, KindError, QdiscStats};
 use crate::stack::Stack;
+use crate::stack::work::Work;
 
 /// The queueing discipline of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,18 +29,18 @@ pub struct QdiscSummary {
 
 impl Stack {
     /// Drains the interfaces in the bit set `set`.
-    pub(crate) fn drain_set(&self, mut set: u16, now: Instant) -> usize {
-        let mut sent = 0;
+    #[inline]
+    pub(crate) fn drain_set(&self, work: &Work<'_>, mut set: u16) {
         while set != 0 {
             let index = set.trailing_zeros() as u8;
             set &= set - 1;
-            sent += self.drain(self.interfaces.get(index), now);
+            self.work_at(work, self.interfaces.get(index), Turn::Drain);
         }
-        sent
     }
 
     /// When the poller has to look at the interfaces in the bit set `set`, to which packets were
     /// queued: at once, or when the first of them may leave. A device without room tells by itself.
+    #[inline]
     pub(crate) fn first_departure(&self, set: u16) -> Option<Instant> {
         let queued = |interface: &&Interface| set & (1 << interface.index()) != 0;
         let departure = |interface: &Interface| match interface.tx().keeps_departures() {
@@ -50,19 +50,15 @@ impl Stack {
         self.interfaces.iter().filter(queued).filter_map(departure).min()
     }
 
-    fn drain(&self, interface: &Interface, now: Instant) -> usize {
-        self.work_at(interface, now, Turn::Drain)
-    }
-
     /// Takes a turn at sending on an interface. Returns how many packets something was done with.
-    fn work_at(&self, interface: &Interface, now: Instant, turn: Turn) -> usize {
+    #[inline]
+    fn work_at(&self, work: &Work<'_>, interface: &Interface, turn: Turn) -> usize {
         if !interface.is_up() {
             return 0;
         }
-        let counters = &*self.pollers.snmp().shard();
-        let around = Around::new(now, counters, self.kick_of(interface));
+        let around = Around::new(work.now, &work.counters, self.kick_of(interface));
         interface.tx().work(&around, turn).unwrap_or_else(|failure| {
-            self.device_failed(interface, now, &failure);
+            self.device_failed(interface, work.now, &failure);
             0
         })
     }
@@ -103,16 +99,14 @@ impl Stack {
         self.kick_of(interface).kick();
     }
 
-    /// Gives interfaces the default discipline if it has changed and they were given no other.
-    fn follow_default_qdisc(&self, now: Instant, settings: &Settings) {
-        let default = settings.default_qdisc;
-        for interface in self.interfaces.iter() {
-            let differs = interface.tx().keeps_departures() != default.keeps_departures();
-            if differs && !interface.has_chosen_qdisc() {
-                let name = default.name();
-                let kind = Kind::parse(name, interface.mtu()).unwrap_or(Kind::PFIFO);
-                self.change_qdisc(interface, now, kind);
-            }
+    /// Gives an interface the default discipline if it has changed and it was given no other.
+    fn follow_default_qdisc(&self, work: &Work<'_>, interface: &Interface) {
+        let default = work.settings.default_qdisc;
+        let differs = interface.tx().keeps_departures() != default.keeps_departures();
+        if differs && !interface.has_chosen_qdisc() {
+            let name = default.name();
+            let kind = Kind::parse(name, interface.mtu()).unwrap_or(Kind::PFIFO);
+            self.change_qdisc(interface, work.now, kind);
         }
     }
 
@@ -125,12 +119,15 @@ impl Stack {
         self.interfaces.iter().map(summary).collect()
     }
 
-    /// Completes and drains every interface of a queue. Returns whether anything happened.
-    pub(crate) fn pump_devices(&self, queue: u8, now: Instant, settings: &Settings) -> bool {
-        self.follow_default_qdisc(now, settings);
+    /// Completes and drains every interface of the queue. Returns whether anything happened.
+    #[inline]
+    pub(crate) fn pump_devices(&self, work: &Work<'_>) -> bool {
         let mut worked = false;
-        for interface in self.interfaces.of(queue) {
-            worked |= self.work_at(interface, now, Turn::Poll) > 0;
+        for interface in self.interfaces.of(work.home()) {
+            self.follow_default_qdisc(work, interface);
+            if interface.tx().has_work(work.now) {
+                worked |= self.work_at(work, interface, Turn::Poll) > 0;
+            }
         }
         worked
     }

@@ -17,10 +17,12 @@ use plimsoll_tcp::{
 };
 
 use crate::connection_id::ConnectionId;
+use crate::device::earlier;
 use crate::error::{SocketError, StackError};
 use crate::events::{PendingEvents, StackEvent};
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
+use crate::pollers::queue::Queue;
 use crate::snmp::{IpCounter, Shard};
 use crate::sockets::decision_log::log_wake;
 use crate::sockets::endpoint::{Endpoint, Inner, Owned, Sent, Site, Stage};
@@ -65,6 +67,7 @@ pub(crate) struct Work<'a> {
     armed: Instant,
     /// The queue that this work is of: the poller's, or the home of the application's connection.
     home: u8,
+    pub(crate) queue: &'a Queue,
     /// What applications have lent is dropped when nothing is owned or locked any more. This stands
     /// last, since it goes last.
     _drops: PostponedDrops,
@@ -77,8 +80,10 @@ impl<'a> Work<'a> {
     }
 
     /// Work of the queue `home`.
+    #[inline]
     pub(crate) fn begin_at(stack: &'a Stack, now: Instant, home: u8) -> Work<'a> {
-        stack.pollers.queue(home).clock().advance(now);
+        let queue = stack.pollers.queue(home);
+        queue.clock().advance(now);
         let counters = stack.pollers.snmp().shard();
         Work {
             stack,
@@ -92,13 +97,17 @@ impl<'a> Work<'a> {
             syn_headers: None,
             armed: Instant::FAR_FUTURE,
             home,
+            queue,
             _drops: PostponedDrops::begin(),
         }
     }
 
     /// Makes it work of another queue: that of a connection which has just been made.
     pub(crate) fn move_to(&mut self, home: u8) {
-        self.home = home;
+        if self.home != home {
+            self.home = home;
+            self.queue = self.stack.pollers.queue(home);
+        }
     }
 
     /// The queue that this work is of.
@@ -132,6 +141,7 @@ impl<'a> Work<'a> {
     }
 
     /// Notes that a packet was queued on an interface.
+    #[inline]
     pub(crate) fn note_queued(&self, interface: u8) {
         self.queued_on.set(self.queued_on.get() | 1 << interface);
     }
@@ -153,6 +163,7 @@ impl<'a> Work<'a> {
 
     /// The context of a call of the engine for `endpoint`. The engine's time never runs backwards,
     /// although threads read their clocks before they take the lock.
+    #[inline]
     pub(crate) fn context(&self, endpoint: &Endpoint, inner: &mut Inner) -> Context<'_> {
         let now = inner.advance(self.now);
         let (bytes, completed) = endpoint.below().get();
@@ -170,12 +181,14 @@ impl<'a> Work<'a> {
         self.context_with(now, below)
     }
 
+    #[inline]
     fn context_with(&self, now: Instant, below: Below) -> Context<'_> {
         Context { now, below, config: &self.settings.tcp, counters: self.tcp() }
     }
 
     /// Does what follows from calls of the engine: sends, moves the connection on between the
     /// tables, arms its timer, collects wakers. The caller holds the lock that `inner` is from.
+    #[inline]
     pub(crate) fn settle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         if inner.panics() > 1 {
             return self.bury(endpoint, inner);
@@ -216,6 +229,7 @@ impl<'a> Work<'a> {
 
     /// Queues all that the engine wants sent, until the queue is full. Returns how many bytes it
     /// was told are below it when it wanted no more.
+    #[inline]
     pub(crate) fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
         loop {
             let cx = self.context(endpoint, inner);
@@ -245,6 +259,7 @@ impl<'a> Work<'a> {
 
     /// Marks a connection that waits for a completion, so that a completion has it called. If one
     /// has come before it saw the mark, the engine, which was told of `seen` bytes, is asked again.
+    #[inline]
     fn throttle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, seen: u32) {
         if is_throttled(inner) && endpoint.below().throttle(seen) {
             let cx = self.context(endpoint, inner);
@@ -258,9 +273,14 @@ impl<'a> Work<'a> {
 
     /// Goes on with connections that have waited for a completion. The caller owns no socket.
     /// Returns whether there was one.
+    #[inline]
     pub(crate) fn run_completions(&mut self) -> bool {
+        !self.queue.completions().is_empty() && self.take_completions()
+    }
+
+    fn take_completions(&mut self) -> bool {
         let mut ready = ArrayVec::new();
-        self.stack.pollers.queue(self.home).completions().take(&mut ready);
+        self.queue.completions().take(&mut ready);
         for &id in &ready {
             self.go_on(id);
         }
@@ -284,6 +304,7 @@ impl<'a> Work<'a> {
 
     /// Moves a connection whose handshake is complete to its listener's accept queue. This happens
     /// at once, not at the end of a batch, so that the queue's bound holds within a batch.
+    #[inline]
     pub(crate) fn promote(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         self.end_early(endpoint, inner);
         let opening = matches!(inner.conn.state(), State::SynReceived | State::Closed);
@@ -301,6 +322,7 @@ impl<'a> Work<'a> {
     }
 
     /// Gives the place in the Fast Open queue back once the handshake has ended.
+    #[inline]
     fn end_early(&self, endpoint: &Endpoint, inner: &mut Inner) {
         if !inner.is_early() || inner.conn.is_early() {
             return;
@@ -313,6 +335,7 @@ impl<'a> Work<'a> {
     }
 
     /// Collects the wakers of those who can go on.
+    #[inline]
     fn collect_wakers(&mut self, inner: &mut Inner, events: Events) {
         let ended = inner.conn.state() == State::Closed;
         if inner.wakers.is_waiting(Interest::Read)
@@ -405,29 +428,29 @@ impl<'a> Work<'a> {
 
     /// Sees to it that the wheel calls no later than the engine's next deadline. A later deadline
     /// than the wheel's leaves the wheel alone: it calls early, and is armed again then.
+    #[inline]
     pub(crate) fn arm_timer(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
         let waiting = inner.prequeue.as_ref().map(|prequeue| prequeue.due());
         let own = self.next_timer(endpoint, inner);
-        let Some(deadline) = own.into_iter().chain(waiting).min() else {
-            return;
-        };
+        let Some(deadline) = earlier(own, waiting) else { return };
         if deadline >= inner.timer {
             return;
         }
         inner.timer = deadline;
-        let home = self.stack.pollers.queue(endpoint.home());
-        home.wheel().lock().arm(endpoint.id, deadline);
         if endpoint.home() == self.home {
+            self.queue.wheel().lock().arm(endpoint.id, deadline);
             self.armed = self.armed.min(deadline);
         } else {
+            let home = self.stack.pollers.queue(endpoint.home());
+            home.wheel().lock().arm(endpoint.id, deadline);
             home.waiter().kick_before(deadline);
         }
     }
 
     /// When the connection's next timer comes.
+    #[inline]
     fn next_timer(&self, endpoint: &Endpoint, inner: &Inner) -> Option<Instant> {
-        let deadline =
-            inner.conn.poll_timeout().into_iter().chain(inner.conn.releases_at()).min()?;
+        let deadline = earlier(inner.conn.poll_timeout(), inner.conn.releases_at())?;
         let Some(timers) = self.stack.pollers.coarse_timers() else { return Some(deadline) };
         Some(timers.comes(endpoint.id.slot.into(), self.now, deadline).max(deadline))
     }
@@ -440,14 +463,16 @@ impl<'a> Work<'a> {
     }
 
     /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
-    /// would sleep too long, and fires the wakers.
-    pub(crate) fn finish(mut self) {
-        let home = self.stack.pollers.queue(self.home);
+    /// would sleep too long, and fires the wakers. By reference, since it is large: the caller
+    /// drops it.
+    #[inline]
+    pub(crate) fn finish(&mut self) {
+        let home = self.queue;
         if home.completions().is_attended_here() {
             // In the middle of a poll on this thread, which sends when it ends, or when there is
             // enough to be worth it.
             if self.queued_on.get() != 0 && home.has_enough_to_send() {
-                self.stack.drain_set(self.take_queued(), self.now);
+                self.stack.drain_set(self, self.take_queued());
             }
         } else if self.departure == Departure::Here {
             self.send_queued();
@@ -461,12 +486,13 @@ impl<'a> Work<'a> {
     }
 
     /// Sends what was queued, and what follows from its completion.
+    #[inline]
     fn send_queued(&mut self) {
         for _ in 0..COMPLETION_ROUNDS {
             let queued = self.take_queued();
             if queued != 0 {
-                let attending = self.stack.pollers.queue(self.home).completions().attend();
-                self.stack.drain_set(queued, self.now);
+                let attending = self.queue.completions().attend();
+                self.stack.drain_set(self, queued);
                 drop(attending);
             }
             if !self.run_completions() {
@@ -474,7 +500,7 @@ impl<'a> Work<'a> {
             }
         }
         // The poller finds what is left.
-        self.stack.pollers.queue(self.home).waiter().kick();
+        self.queue.waiter().kick();
     }
 
     /// Fires the wakers collected so far. The caller holds no lock.
@@ -491,6 +517,7 @@ impl Work<'_> {
     /// For an application's call: owns the socket, and makes this the work of the queue that the
     /// connection is at home in now. It may have moved while its former owner was waited for, and
     /// who is told of what is queued must be the one who sends it.
+    #[inline]
     fn own_at_home<'e>(&mut self, endpoint: &'e Arc<Endpoint>) -> Owned<'e> {
         let owned = endpoint.own();
         self.move_to(endpoint.home());
@@ -498,6 +525,7 @@ impl Work<'_> {
     }
 
     /// See [`Stack::read_on`].
+    #[inline]
     fn read_into(&mut self, endpoint: &Arc<Endpoint>, buf: &mut [u8]) -> Result<usize, ReadError> {
         let mut owned = self.own_at_home(endpoint);
         let mut settles = self.run_prequeue(endpoint, &mut owned, true) || !owned.is_touched();

@@ -69,6 +69,7 @@ impl<T: Deadlines> Timed<T> {
     }
 
     /// Whether a deadline is at `now` or before.
+    #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.next().is_some_and(|next| next <= now)
     }

@@ -91,6 +91,7 @@ struct Slot {
 }
 
 impl Places {
+    #[inline]
     fn find(&self, hash: u32, key: &FlowKey) -> Option<&Arc<Endpoint>> {
         let index = self.by_flow.find(spread(hash), |&index| self.has_key(index, hash, key))?;
         self.slots[*index as usize].endpoint.as_ref()
@@ -194,6 +195,7 @@ impl ConnectionTable {
     }
 
     /// The connection with the four-tuple `key`.
+    #[inline]
     pub(crate) fn find(&self, key: &FlowKey) -> Option<Arc<Endpoint>> {
         let hash = self.hash(key);
         self.lock(hash.shard).find(hash.within, key).cloned()

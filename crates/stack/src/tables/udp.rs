@@ -391,6 +391,7 @@ impl UdpTable {
 
     /// The socket for a datagram from `from` to `to`, which is one host's; `ours` is whether that
     /// is an address of ours. Of several that share their port, `hash` chooses.
+    #[inline]
     pub(crate) fn find(
         &self,
         from: SocketAddr,

@@ -24,13 +24,14 @@ use crate::stack::work::Work;
 const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 impl Stack {
-    /// Whether a packet with `ttl` hops left ends here, one hop before the host `dst`.
-    pub(crate) fn ends_here(&self, work: &Work<'_>, dst: IpAddr, ttl: u8) -> bool {
-        if ttl > 1 || !work.settings.any_address_hop {
+    /// Whether a packet may not travel on, and ends here, one hop before its host.
+    #[inline]
+    pub(crate) fn ends_here(&self, work: &Work<'_>, arrived: &Arrived) -> bool {
+        if arrived.ttl > 1 || !work.settings.any_address_hop || arrived.for_many {
             return false;
         }
         let routes = self.interfaces.routes();
-        routes.takes_any_address() && !routes.is_ours(dst) && !self.is_for_many(dst)
+        routes.takes_any_address() && !routes.is_ours(arrived.dst)
     }
 
     /// Drops a packet that ends here, and says so. `is_first` is whether it is the first fragment

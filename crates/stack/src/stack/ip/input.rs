@@ -1,8 +1,6 @@
 //! Packets that have arrived: checked by version, reassembled if they are fragments, and handed to
 //! the protocol above.
 
-use std::net::IpAddr;
-
 use plimsoll_wire::protocol;
 
 use crate::arrived::Arrived;
@@ -18,14 +16,15 @@ const FRONT: usize = 128;
 
 impl Stack {
     /// Takes a packet from a device.
+    #[inline]
     pub(crate) fn ip_input(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         interface: &Interface,
-        packet: Packet,
+        packet: &mut Packet,
     ) {
-        let packet = self.with_contiguous_front(packet);
+        self.make_front_contiguous(packet);
         match packet.headers().first().map(|first| first >> 4) {
             Some(4) => {
                 work.count(IpCounter::IpInReceives);
@@ -40,7 +39,7 @@ impl Stack {
             _ => {
                 work.count(IpCounter::IpInReceives);
                 work.count(IpCounter::IpInHdrErrors);
-                self.no_ip(state, packet, interface.index());
+                self.no_ip(state, std::mem::take(packet), interface.index());
             }
         }
     }
@@ -50,7 +49,7 @@ impl Stack {
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
-        packet: Packet,
+        packet: &mut Packet,
         arrived: &Arrived,
     ) {
         let delivers = match arrived.src.is_ipv4() {
@@ -58,7 +57,7 @@ impl Stack {
             false => IpCounter::Ip6InDelivers,
         };
         // What is for a group is for UDP alone.
-        if arrived.protocol != protocol::UDP && self.is_for_many(arrived.dst) {
+        if arrived.protocol != protocol::UDP && arrived.for_many {
             let addresses = match arrived.src.is_ipv4() {
                 true => IpCounter::IpInAddrErrors,
                 false => IpCounter::Ip6InAddrErrors,
@@ -66,31 +65,26 @@ impl Stack {
             return work.count(addresses);
         }
         match arrived.protocol {
-            protocol::TCP => self.tcp_input(work, state, packet, arrived),
+            protocol::TCP => self.tcp_input(work, state, std::mem::take(packet), arrived),
             protocol::UDP => self.udp_input(work, state, packet, arrived),
             protocol::ICMP if arrived.src.is_ipv4() => {
-                self.icmpv4_input(work, state, &packet, arrived);
+                self.icmpv4_input(work, state, packet, arrived);
             }
             protocol::ICMPV6 if !arrived.src.is_ipv4() => {
-                self.icmpv6_input(work, state, &packet, arrived);
+                self.icmpv6_input(work, state, packet, arrived);
             }
             _ => return,
         }
         work.count(delivers);
     }
 
-    /// Whether an address stands for several hosts.
-    pub(crate) fn is_for_many(&self, dst: IpAddr) -> bool {
-        self.interfaces.routes().is_for_many(dst)
-    }
-
-    /// The packet with its headers in one range. A device that cuts them up costs a copy.
-    fn with_contiguous_front(&self, packet: Packet) -> Packet {
+    /// Puts the headers of a packet into one range. A device that cuts them up costs a copy.
+    #[inline]
+    fn make_front_contiguous(&self, packet: &mut Packet) {
         let front = packet.headers().len();
-        if !packet.head.is_empty() || front >= packet.len().min(FRONT) {
-            return packet;
+        if packet.head.is_empty() && front < packet.len().min(FRONT) {
+            *packet = self.linearised(std::mem::take(packet));
         }
-        self.linearised(packet)
     }
 
     /// The packet with all of its bytes in one range.

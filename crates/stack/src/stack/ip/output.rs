@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plimsoll_buf::Slices;
 use plimsoll_tcp::{Counter, Ecn, Instant, Md5Key, Refusal, Transmit};
-use plimsoll_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
+use plimsoll_wire::checksum::{self, Sum};
 use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
 use plimsoll_wire::protocol;
@@ -13,6 +13,7 @@ use plimsoll_wire::tcp::{CHECKSUM_OFFSET, MAX_HEADER_LEN, TcpFlags, TcpRepr};
 
 use crate::flow::FlowKey;
 use crate::interfaces::tx_path::discards;
+use crate::offload::checksum::pseudo_tail;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
 use crate::snmp::IpCounter;
 use crate::sockets::endpoint::Endpoint;
@@ -39,6 +40,7 @@ pub(crate) struct IpParams {
 impl Work<'_> {
     /// Queues a packet of a connection, unless there is no space. `ident` is its next IPv4
     /// identification.
+    #[inline]
     pub(crate) fn offer_tcp(
         &self,
         from: &Sender<'_>,
@@ -115,6 +117,7 @@ impl Work<'_> {
         if key.local.is_ipv4() { 0 } else { self.stack.policies.secrets().flow_label(key) }
     }
 
+    #[inline]
     fn tcp_packet(
         &self,
         ip: &IpParams,
@@ -151,6 +154,7 @@ impl Work<'_> {
     }
 
     /// Writes an IP header for `payload_len` bytes and returns its length.
+    #[inline]
     pub(crate) fn emit_ip(&self, ip: &IpParams, payload_len: usize, out: &mut [u8]) -> usize {
         match (ip.src, ip.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Repr {
@@ -213,6 +217,7 @@ impl Work<'_> {
     /// [`count_request`](Self::count_request) once for all parts. One for which there is no space
     /// is dropped and counted, and `waiter`, if there is one, goes on when there is. Returns
     /// whether there was.
+    #[inline]
     pub(crate) fn hand_down(
         &self,
         interface: u8,
@@ -234,6 +239,7 @@ impl Work<'_> {
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"
     )]
+    #[inline]
     fn offer(
         &self,
         interface: u8,
@@ -247,6 +253,7 @@ impl Work<'_> {
         Ok(())
     }
 
+    #[inline]
     fn count_sent(&self, is_v4: bool, len: usize) {
         self.count_request(is_v4);
         self.count_octets(is_v4, len);
@@ -293,9 +300,20 @@ pub(crate) fn ecn_of(tos: u8) -> Ecn {
     }
 }
 
+#[inline]
 pub(crate) fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
-    match (ip.src, ip.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => pseudo_header_v4(src, dst, ip.protocol, len as u32),
-        (src, dst) => pseudo_header_v6(to_v6(src), to_v6(dst), ip.protocol, len as u32),
-    }
+    let mut sum = match (ip.src, ip.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let mut sum = checksum::sum(&src.octets());
+            sum.add_bytes(&dst.octets());
+            sum
+        }
+        (src, dst) => {
+            let mut sum = checksum::sum(&to_v6(src).octets());
+            sum.add_bytes(&to_v6(dst).octets());
+            sum
+        }
+    };
+    sum.add_bytes(&pseudo_tail(ip.protocol, len));
+    sum
 }

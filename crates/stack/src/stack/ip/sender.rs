@@ -19,6 +19,7 @@ pub(crate) struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     /// `endpoint`, which the engine was told has `below` below it.
+    #[inline]
     pub(crate) fn new(endpoint: &'a Arc<Endpoint>, inner: &Inner, below: &Below) -> Sender<'a> {
         let options = inner.conn.options();
         Sender {

@@ -11,6 +11,7 @@ use plimsoll_wire::ipv4::{HEADER_LEN, Ipv4Repr};
 use crate::arrived::Arrived;
 use crate::flow::is_unicast;
 use crate::interfaces::interface::Interface;
+use crate::interfaces::route::RouteTable;
 use crate::packet::{ChecksumState, Packet};
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
@@ -21,12 +22,13 @@ use crate::stack::work::Work;
 use crate::tables::reassembly::{FragmentKey, Outcome};
 
 impl Stack {
+    #[inline]
     pub(crate) fn ipv4_input(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         interface: &Interface,
-        packet: Packet,
+        packet: &mut Packet,
     ) {
         let (repr, header_len) = match Ipv4Repr::parse_front(packet.headers(), packet.len()) {
             Ok(parsed) => parsed,
@@ -38,13 +40,18 @@ impl Stack {
                 return;
             }
         };
-        if !self.accepts(IpAddr::V4(repr.src), IpAddr::V4(repr.dst), interface) {
+        let (src, dst) = (IpAddr::V4(repr.src), IpAddr::V4(repr.dst));
+        let routes = self.interfaces.routes();
+        if !self.accepts(&routes, src, dst, interface) {
             work.count(IpCounter::IpInAddrErrors);
             return;
         }
+        let for_many = routes.is_for_many(dst);
+        drop(routes);
         let arrived = Arrived {
-            src: IpAddr::V4(repr.src),
-            dst: IpAddr::V4(repr.dst),
+            src,
+            dst,
+            for_many,
             protocol: repr.protocol,
             transport_at: header_len,
             end: header_len + repr.payload_len,
@@ -52,11 +59,11 @@ impl Stack {
             ttl: repr.ttl,
             interface: interface.index(),
         };
-        if self.ends_here(work, arrived.dst, repr.ttl) {
-            return self.end_here(work, &packet, &arrived, repr.frag_offset == 0);
+        if self.ends_here(work, &arrived) {
+            return self.end_here(work, packet, &arrived, repr.frag_offset == 0);
         }
         if repr.is_fragment() {
-            self.ipv4_fragment(work, state, interface, &packet, &repr, header_len);
+            self.ipv4_fragment(work, state, interface, packet, &repr, header_len);
             return;
         }
         if is_known(repr.protocol) {
@@ -64,13 +71,19 @@ impl Stack {
         } else {
             work.count(IpCounter::IpInUnknownProtos);
             let why = Unwanted::new(UnhandledKind::Protocol(repr.protocol));
-            self.unwanted(work, state, why, &packet, &arrived);
+            self.unwanted(work, state, why, packet, &arrived);
         }
     }
 
     /// Whether a packet from `src` to `dst` that came in on `interface` is for us and can be true.
-    pub(crate) fn accepts(&self, src: IpAddr, dst: IpAddr, interface: &Interface) -> bool {
-        let routes = self.interfaces.routes();
+    #[inline]
+    pub(crate) fn accepts(
+        &self,
+        routes: &RouteTable,
+        src: IpAddr,
+        dst: IpAddr,
+        interface: &Interface,
+    ) -> bool {
         let to_loopback = dst.is_loopback() || src.is_loopback();
         // What claims to come from us, or belongs on loopback, must have come by loopback.
         let fits = interface.is_loopback() || !(to_loopback || routes.is_martian(src));
@@ -121,8 +134,8 @@ impl Stack {
                 bytes.extend_from_slice(&payload);
                 let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
-                let packet = Packet { payload, csum, ..Packet::new() };
-                self.ipv4_input(work, state, interface, packet);
+                let mut packet = Packet { payload, csum, ..Packet::new() };
+                self.ipv4_input(work, state, interface, &mut packet);
             }
             Outcome::Complete(..) => work.count(IpCounter::IpReasmFails),
         }

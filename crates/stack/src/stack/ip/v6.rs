@@ -26,7 +26,7 @@ impl Stack {
         work: &mut Work<'_>,
         state: &mut PollState,
         interface: &Interface,
-        packet: Packet,
+        packet: &mut Packet,
     ) {
         let front = packet.headers();
         let Ok((repr, _)) = Ipv6Repr::parse_front(front, packet.len()) else {
@@ -37,14 +37,19 @@ impl Stack {
             work.count(IpCounter::Ip6InHdrErrors);
             return;
         }
-        if !self.accepts(IpAddr::V6(repr.src), IpAddr::V6(repr.dst), interface) {
+        let (src, dst) = (IpAddr::V6(repr.src), IpAddr::V6(repr.dst));
+        let routes = self.interfaces.routes();
+        if !self.accepts(&routes, src, dst, interface) {
             work.count(IpCounter::Ip6InAddrErrors);
             return;
         }
+        let for_many = routes.is_for_many(dst);
+        drop(routes);
         let end = HEADER_LEN + repr.payload_len;
         let arrived = Arrived {
-            src: IpAddr::V6(repr.src),
-            dst: IpAddr::V6(repr.dst),
+            src,
+            dst,
+            for_many,
             protocol: repr.next_header,
             transport_at: HEADER_LEN,
             end,
@@ -56,8 +61,8 @@ impl Stack {
         if !simple {
             return self.ipv6_chain(work, state, interface, packet, (&repr, arrived));
         }
-        if self.ends_here(work, arrived.dst, repr.hop_limit) {
-            return self.end_here(work, &packet, &arrived, true);
+        if self.ends_here(work, &arrived) {
+            return self.end_here(work, packet, &arrived, true);
         }
         self.deliver(work, state, packet, &arrived);
     }
@@ -68,7 +73,7 @@ impl Stack {
         work: &mut Work<'_>,
         state: &mut PollState,
         interface: &Interface,
-        packet: Packet,
+        packet: &mut Packet,
         (repr, mut arrived): (&Ipv6Repr, Arrived),
     ) {
         // The chain may be long: all of it is put into one range.
@@ -79,16 +84,16 @@ impl Stack {
             Err(error) => {
                 work.count(IpCounter::Ip6InHdrErrors);
                 if let WireError::ParameterProblem { code, pointer } = error {
-                    self.send_parameter_problem(work, &arrived, (code, pointer), &packet);
+                    self.send_parameter_problem(work, &arrived, (code, pointer), packet);
                 }
                 return;
             }
         };
         arrived.protocol = upper.protocol;
         arrived.transport_at = HEADER_LEN + upper.offset;
-        if self.ends_here(work, arrived.dst, repr.hop_limit) {
+        if self.ends_here(work, &arrived) {
             let is_first = upper.fragment.is_none_or(|part| part.offset == 0);
-            return self.end_here(work, &packet, &arrived, is_first);
+            return self.end_here(work, packet, &arrived, is_first);
         }
         if let Some(fragment) = upper.fragment.filter(|part| part.more || part.offset != 0) {
             let data = &bytes[arrived.transport_at..];
@@ -97,7 +102,7 @@ impl Stack {
         }
         match upper.protocol {
             protocol::TCP | protocol::ICMPV6 | protocol::UDP => {
-                let packet = self.linearised(packet);
+                *packet = self.linearised(std::mem::take(packet));
                 self.deliver(work, state, packet, &arrived);
             }
             protocol::IPV6_NO_NEXT => {}
@@ -105,7 +110,7 @@ impl Stack {
                 work.count(IpCounter::Ip6InUnknownProtos);
                 let kind = UnhandledKind::Protocol(upper.protocol);
                 let why = Unwanted { kind, named_at: upper.named_at as u32 };
-                self.unwanted(work, state, why, &packet, &arrived);
+                self.unwanted(work, state, why, packet, &arrived);
             }
         }
     }
@@ -139,8 +144,8 @@ impl Stack {
                 bytes.extend_from_slice(&payload);
                 let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
-                let packet = Packet { payload, csum, ..Packet::new() };
-                self.ipv6_input(work, state, interface, packet);
+                let mut packet = Packet { payload, csum, ..Packet::new() };
+                self.ipv6_input(work, state, interface, &mut packet);
             }
             Outcome::Complete(..) => work.count(IpCounter::Ip6ReasmFails),
         }

@@ -71,11 +71,12 @@ struct Datagram {
 
 impl Stack {
     /// Takes a UDP packet that is for us. Nothing is copied unless somebody wants it.
+    #[inline]
     pub(crate) fn udp_input(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
-        packet: Packet,
+        packet: &mut Packet,
         arrived: &Arrived,
     ) {
         let from = SocketAddr::new(arrived.src, 0);
@@ -85,7 +86,7 @@ impl Stack {
         let Ok((repr, header_len)) = UdpRepr::parse_front(header, len) else {
             return work.count(counters.in_errors);
         };
-        if !checksum::verify(&packet) {
+        if !checksum::verify(packet) {
             work.count(counters.in_csum_errors);
             return work.count(counters.in_errors);
         }
@@ -93,10 +94,9 @@ impl Stack {
         let to = SocketAddr::new(arrived.dst, repr.dst_port);
         let data_at = arrived.transport_at + header_len;
         let routes = self.interfaces.routes();
-        let for_many = routes.is_for_many(to.ip());
         let ours = !routes.takes_any_address() || routes.is_ours(to.ip());
         drop(routes);
-        if for_many {
+        if arrived.for_many {
             let datagram = self.datagram(packet, arrived, (from, to), (data_at, repr.payload_len));
             return self.deliver_to_all(work, state, &datagram);
         }
@@ -116,7 +116,7 @@ impl Stack {
             Found::Nobody => {
                 work.count(counters.no_ports);
                 let why = Unwanted::new(UnhandledKind::Datagram);
-                self.unwanted(work, state, why, &packet, arrived);
+                self.unwanted(work, state, why, packet, arrived);
             }
         }
     }
@@ -134,9 +134,10 @@ impl Stack {
     }
 
     /// What a packet carries; the data begins at `data_at`.
+    #[inline]
     fn datagram(
         &self,
-        packet: Packet,
+        packet: &mut Packet,
         arrived: &Arrived,
         (from, to): (SocketAddr, SocketAddr),
         (data_at, len): (usize, usize),
@@ -151,9 +152,10 @@ impl Stack {
         };
         let stride = packet.gso.map(|gso| usize::from(gso.size));
         // A head with data in it: a copy, which no device of ours makes necessary.
-        let whole = packet.head.is_empty() || packet.head.len() == data_at;
-        let packet = if whole { packet } else { self.linearised(packet) };
-        let mut payload = packet.payload;
+        if !packet.head.is_empty() && packet.head.len() != data_at {
+            *packet = self.linearised(std::mem::take(packet));
+        }
+        let mut payload = std::mem::take(&mut packet.payload);
         if packet.head.is_empty() {
             payload.advance(data_at.min(payload.len()));
         }
@@ -161,6 +163,7 @@ impl Stack {
         Datagram { info, to, payload, stride }
     }
 
+    #[inline]
     fn deliver_to(
         &self,
         work: &mut Work<'_>,

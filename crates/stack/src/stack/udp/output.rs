@@ -121,6 +121,7 @@ impl Stack {
     }
 
     /// Finds the way of a datagram, and refuses one that cannot leave.
+    #[inline]
     fn leaving(
         &self,
         now: Instant,
@@ -298,6 +299,7 @@ fn segment_size(how: &UdpTransmit, len: usize, whole: usize) -> Result<Option<u1
 impl Work<'_> {
     /// Queues a datagram. Returns whether there was space. If there was none, the socket waits for
     /// some.
+    #[inline]
     fn send_datagram(
         &mut self,
         endpoint: &Arc<UdpEndpoint>,
@@ -345,6 +347,7 @@ impl Work<'_> {
     }
 
     /// The bytes to be sent as ranges of chunks.
+    #[inline]
     fn gathered(&self, payload: Payload<'_>) -> Slices {
         match payload {
             Payload::Shared(slices) => slices.clone(),
@@ -364,6 +367,7 @@ impl Work<'_> {
         }
     }
 
+    #[inline]
     fn udp_packet(
         &self,
         ip: &IpParams,
@@ -384,10 +388,14 @@ impl Work<'_> {
     }
 
     /// Gives our own sockets what is sent to a group that they may be in.
+    #[inline]
     fn loop_back(&mut self, leaving: &Leaving, packet: &Packet) {
+        if !leaving.loops {
+            return;
+        }
         let to = leaving.remote.ip();
         let loopback = self.stack.interfaces.routes().loopback();
-        if leaving.loops && leaving.interface != loopback && self.stack.hears(to) {
+        if leaving.interface != loopback && self.stack.hears(to) {
             self.hand_down(loopback, packet.share(), None);
         }
     }
