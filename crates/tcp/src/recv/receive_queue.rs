@@ -170,8 +170,9 @@ impl ReceiveQueue {
         }
     }
 
-    /// Appends a payload. Returns whether it joined the bytes before it without a new entry.
-    pub(crate) fn push(&mut self, pool: &Pool, mut payload: Slices) -> bool {
+    /// Appends a payload, which is empty then. Returns whether it joined the bytes before it
+    /// without a new entry.
+    pub(crate) fn push(&mut self, pool: &Pool, payload: &mut Slices) -> bool {
         let entries = self.held.slices.len();
         for slice in payload.drain() {
             self.push_slice(pool, slice);

@@ -127,10 +127,10 @@ impl Trace {
     }
 
     fn deliver(&mut self, repr: TcpRepr) {
-        let seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
+        let mut seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
         let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
-        self.conn.handle_segment(&cx, seg);
+        self.conn.handle_segment(&cx, &mut seg);
         self.conn.snd.check_invariants();
     }
 
