@@ -137,8 +137,19 @@ impl Connection {
         false
     }
 
-    /// Steps 1 to 3.
+    /// Steps 1 to 3. Mostly none of them has anything.
+    #[inline]
     fn next_that_may_be_lost(&mut self, cx: &Context) -> Option<Transmit> {
+        let quiet = self.state.is_synchronized()
+            && self.pending.rst.is_none()
+            && !self.pending.challenge_ack
+            && !self.ecn.owes_earlier()
+            && !self.rcv.dup_ack_due();
+        if quiet { None } else { self.first_that_may_be_lost(cx) }
+    }
+
+    #[inline(never)]
+    fn first_that_may_be_lost(&mut self, cx: &Context) -> Option<Transmit> {
         if let Some(rst) = self.pending.rst.take() {
             return Some(self.build_rst(cx, rst));
         }
@@ -170,8 +181,11 @@ impl Connection {
     fn end_output(&mut self, cx: &Context) {
         self.explain.end_output();
         self.explain.log_deferred_ack(cx, self.rcv.ack_waits_until());
-        let parts = self.conn_parts(cx);
-        self.snd.end_output(cx, &parts);
+        if self.snd.has_burst() {
+            let parts = self.conn_parts(cx);
+            self.snd.end_burst(cx, &parts);
+        }
+        self.snd.end_output();
         self.sync_retransmission_timer();
         self.wake_writer(cx);
     }
@@ -239,6 +253,9 @@ impl Connection {
     /// Sends again what recovery asks for, or a front part of it, unless something holds it.
     /// Returns whether something has left.
     fn retransmit(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<bool, Wait> {
+        if !self.snd.may_send_again() {
+            return Ok(false);
+        }
         let (conn, largest) = (self.conn_parts(cx), self.largest_packet(cx.config));
         let (start, end) = match self.snd.next_retransmission(cx, &conn, largest) {
             NextRetransmission::None | NextRetransmission::Below => return Ok(false),

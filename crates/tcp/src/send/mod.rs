@@ -291,6 +291,10 @@ impl SendSide {
     /// which the peer has acknowledged a part, what the last one still takes, and what is known of
     /// that many ranges in flight.
     pub(crate) fn held(&self) -> usize {
+        if self.rtx.bytes() + self.queue.len() == 0 && self.scoreboard.is_empty() {
+            // Lists that are empty keep no more than any connection may.
+            return self.queue.spare();
+        }
         let first = self.rtx.first_slice().or_else(|| self.queue.front());
         let before = first.map_or(0, |slice| slice.offset().min(MAX_CHUNK));
         let ranges = self.rtx.charge() + self.scoreboard.charge();

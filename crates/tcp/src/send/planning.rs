@@ -7,7 +7,6 @@
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
-use super::conn_parts::ConnParts;
 use super::limited::Limit;
 use super::recovery::RecoveryState;
 use super::segmentation::Windows;
@@ -48,8 +47,7 @@ pub(crate) struct Again {
 
 impl SendSide {
     /// Output is over: what belongs to one burst is forgotten.
-    pub(crate) fn end_output(&mut self, cx: &Context, parts: &ConnParts) {
-        self.end_burst(cx, parts);
+    pub(crate) fn end_output(&mut self) {
         self.was_idle = None;
         self.short_write = false;
         if core::mem::take(&mut self.cut_leaving) {

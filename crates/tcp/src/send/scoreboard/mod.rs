@@ -275,15 +275,16 @@ impl Scoreboard {
         arrivals: &mut impl Arrivals,
     ) -> Delivered {
         let mut delivered = Delivered::default();
-        while let Some((first, segs)) = self.ranges.pop_below(ack) {
+        while let Some((first, segs)) = self.ranges.first_below(ack) {
             delivered.acked += ack.min(first.end).since(first.start);
             delivered.acked_segs += segs;
             if segs > 0 {
                 if !first.sacked {
-                    self.rate.on_delivered(&first);
+                    self.rate.on_delivered(first);
                 }
-                delivered.note_acked(&first, segs, arrivals);
+                delivered.note_acked(first, segs, arrivals);
             }
+            self.ranges.take_first_below(ack, segs);
         }
         if self.ranges.is_empty() {
             self.ranges.shrink();

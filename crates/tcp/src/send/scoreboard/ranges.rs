@@ -288,33 +288,32 @@ impl Ranges {
         self.fresh.push_back(range);
     }
 
-    /// Takes off what lies below `ack` of the first range. Returns the range as it was, and how
-    /// many wire segments have gone.
+    /// The first range, if it begins below `ack`, and how many wire segments of it lie there.
     #[inline]
-    pub(super) fn pop_below(&mut self, ack: SeqNum) -> Option<(SentRange, u32)> {
+    pub(super) fn first_below(&self, ack: SeqNum) -> Option<(&SentRange, u32)> {
+        let first = self.front().filter(|first| first.start < ack)?;
+        let left = if first.end <= ack { 0 } else { first.segs_from(ack) };
+        Some((first, first.segs() - left))
+    }
+
+    /// Takes off what [`first_below`](Self::first_below) found.
+    #[inline]
+    pub(super) fn take_first_below(&mut self, ack: SeqNum, segs: u32) {
         if self.known.is_some() {
-            return self.pop_known_below(ack);
+            return self.take_known_below(ack, segs);
         }
-        self.visit();
-        let fresh = self.fresh.leased()?;
-        let first = fresh.front_mut().filter(|first| first.start < ack)?;
-        let (whole, mut segs) = (*first, first.segs());
-        if whole.end <= ack {
-            fresh.pop_front();
-        } else {
-            first.start = ack;
-            segs -= first.segs();
+        let Some(fresh) = self.fresh.leased() else { return };
+        match fresh.front_mut() {
+            Some(first) if ack < first.end => first.start = ack,
+            _ => drop(fresh.pop_front()),
         }
         // No mark is set on what is fresh.
         self.sums.packets_out -= segs;
-        Some((whole, segs))
     }
 
-    fn pop_known_below(&mut self, ack: SeqNum) -> Option<(SentRange, u32)> {
-        self.visit();
-        let known = self.known.as_deref_mut()?;
-        let first = *known.front().filter(|first| first.start < ack)?;
-        let mut segs = first.segs();
+    fn take_known_below(&mut self, ack: SeqNum, segs: u32) {
+        let Some(known) = self.known.as_deref_mut() else { return };
+        let Some(&first) = known.front() else { return };
         if first.end <= ack {
             known.remove(&first);
             if known.len() == 0 {
@@ -323,10 +322,8 @@ impl Ranges {
         } else if let Some(place) = known.tree(first.sacked).get_mut(&End(first.end)) {
             // Neither its key nor its place in time changes.
             place.start = ack;
-            segs -= place.segs();
         }
         self.sums.sub(&first, segs);
-        Some((first, segs))
     }
 
     /// Nothing is left: gives back what a long queue took.
