@@ -69,6 +69,7 @@ impl Held {
     }
 
     /// Appends `slice` as it is.
+    #[inline]
     fn refer(&mut self, slice: Slice) {
         self.store.add(&slice, self.slices.back(), None);
         self.slices.push_back(slice);
@@ -181,6 +182,7 @@ impl ReceiveQueue {
     }
 
     /// Appends one range: joined to the last one, as it is, or copied.
+    #[inline]
     pub(crate) fn push_slice(&mut self, pool: &Pool, slice: Slice) {
         if slice.is_empty() {
             return;

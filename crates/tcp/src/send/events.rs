@@ -2,7 +2,6 @@
 //! MSS, the handshake. Loss recovery decides ([`recovery`](super::recovery)); here it is lent the
 //! scoreboard and the controller, and the queues and sequence numbers follow.
 
-use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
 use super::SendSide;
@@ -153,23 +152,19 @@ impl SendSide {
         self.recovery.next_retransmission(cx, &view, flight, largest)
     }
 
-    /// The packet `serial` with new data has left: `payload`, which departs at `departs`. It moves
-    /// behind SND.NXT.
+    /// The packet `serial` with new data, which was committed, has left and departs at `departs`.
     pub(crate) fn on_sent(
         &mut self,
         cx: &Context,
         parts: &ConnParts,
         committed: &Committed,
         (serial, departs): (Serial, Instant),
-        payload: Slices,
     ) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
-        let Committed { start, end, mss, .. } = *committed;
-        let fin = end.since(start) as usize > payload.len();
+        let Committed { start, end, fin, mss, .. } = *committed;
         let left = Departure { start, end, fin, mss, serial, departs };
         self.recovery.on_new_data(cx, &view, flight, &left);
-        self.rtx.on_sent(start, payload);
         self.mark_committed(cx, committed);
     }
 

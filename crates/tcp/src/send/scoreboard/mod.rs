@@ -132,6 +132,7 @@ impl Scoreboard {
     }
 
     /// Segments taken to be in flight (RFC 6675: `pipe`).
+    #[inline]
     pub(crate) fn pipe(&self) -> u32 {
         let sums = self.ranges.sums();
         (sums.packets_out + sums.retrans_out).saturating_sub(self.sacked_out() + sums.lost_out)
@@ -213,6 +214,7 @@ impl Scoreboard {
     }
 
     /// The sample of the rate of delivery that an ACK gives, once all its marks are set.
+    #[inline]
     pub(crate) fn sample_rate(&mut self, ack: &AckTotals) -> Option<RateSample> {
         self.rate.on_ack(ack, self.lost.congestion)
     }

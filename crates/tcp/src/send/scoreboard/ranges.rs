@@ -191,6 +191,7 @@ impl Ranges {
         }
     }
 
+    #[inline]
     pub(super) fn sums(&self) -> Sums {
         self.sums
     }
@@ -200,11 +201,13 @@ impl Ranges {
         self.fresh.len() + self.known.as_ref().map_or(0, |known| known.len())
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         // A range is one segment at least.
         self.sums.packets_out == 0
     }
 
+    #[inline]
     pub(super) fn front(&self) -> Option<&SentRange> {
         self.visit();
         self.known.as_ref().and_then(|known| known.front()).or_else(|| self.fresh.front())
@@ -278,6 +281,7 @@ impl Ranges {
     }
 
     /// Appends what has left for the first time.
+    #[inline]
     pub(super) fn push(&mut self, range: SentRange) {
         if self.fresh.back().is_some_and(|last| range.sent_at < last.sent_at) {
             // A departure time was taken back: the order of leaving is another one than that of
@@ -327,6 +331,7 @@ impl Ranges {
     }
 
     /// Nothing is left: gives back what a long queue took.
+    #[inline]
     pub(super) fn shrink(&mut self) {
         if let Some(fresh) = self.fresh.leased() {
             fresh.shrink_to(KEPT);
