@@ -232,7 +232,7 @@ impl Connection {
     }
 
     /// A segment for this connection arrived.
-    pub(crate) fn handle_segment(&mut self, cx: &Context, seg: Segment) {
+    pub(crate) fn handle_segment(&mut self, cx: &Context, seg: &mut Segment) {
         self.debug_invariants();
         self.snd.on_segment();
         self.explain.add_cause(Causes::ACK);

@@ -40,6 +40,13 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Moves it elsewhere. What stays behind is of no use.
+    #[must_use]
+    pub fn take(&mut self) -> Segment {
+        let (repr, payload) = (core::mem::take(&mut self.repr), core::mem::take(&mut self.payload));
+        Segment { repr, payload, segs: self.segs, ecn: self.ecn }
+    }
+
     /// SEG.LEN: payload bytes plus one for SYN and one for FIN.
     pub fn seq_len(&self) -> u32 {
         use plimsoll_wire::tcp::TcpFlags;

@@ -102,10 +102,16 @@ impl Nanos {
 }
 
 impl From<Duration> for Nanos {
-    /// Without the 128 bits that the standard library answers in.
+    /// Without the 128 bits that the standard library answers in. Of 584 years, the last second is
+    /// as long as what is longer.
+    #[inline]
     fn from(span: Duration) -> Nanos {
-        let whole = span.as_secs().saturating_mul(1_000_000_000);
-        Nanos(whole.saturating_add(span.subsec_nanos().into()))
+        const NANOS_PER_SECOND: u64 = 1_000_000_000;
+        if span.as_secs() < u64::MAX / NANOS_PER_SECOND {
+            Nanos(span.as_secs() * NANOS_PER_SECOND + u64::from(span.subsec_nanos()))
+        } else {
+            Nanos(u64::MAX)
+        }
     }
 }
 

@@ -61,7 +61,7 @@ impl Pair {
             for end in [0, 1] {
                 while let Some(packet) = self.call(end, |conn, cx| conn.poll_transmit(cx)) {
                     self.call(1 - end, |conn, cx| {
-                        conn.handle(cx, Input::Segment(to_segment(packet), Arrival::default()))
+                        conn.handle(cx, Input::Segment(&mut to_segment(packet), Arrival::default()))
                     });
                     left = true;
                 }

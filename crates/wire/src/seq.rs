@@ -12,8 +12,15 @@ pub struct SeqNum(pub u32);
 
 impl SeqNum {
     /// Bytes from `earlier` to `self`, modulo 2^32. Meaningful if `earlier <= self`.
+    #[inline]
     pub const fn since(self, earlier: SeqNum) -> u32 {
         self.0.wrapping_sub(earlier.0)
+    }
+
+    /// Where `self` lies seen from `other`: below zero if before it.
+    #[inline]
+    const fn from(self, other: SeqNum) -> i32 {
+        self.0.wrapping_sub(other.0) as i32
     }
 
     /// The later of the two.
@@ -35,8 +42,31 @@ impl SeqNum {
 }
 
 impl PartialOrd for SeqNum {
+    #[inline]
     fn partial_cmp(&self, other: &SeqNum) -> Option<Ordering> {
-        Some((self.0.wrapping_sub(other.0) as i32).cmp(&0))
+        Some(self.from(*other).cmp(&0))
+    }
+
+    // One comparison each, and not one with three outcomes.
+
+    #[inline]
+    fn lt(&self, other: &SeqNum) -> bool {
+        self.from(*other) < 0
+    }
+
+    #[inline]
+    fn le(&self, other: &SeqNum) -> bool {
+        self.from(*other) <= 0
+    }
+
+    #[inline]
+    fn gt(&self, other: &SeqNum) -> bool {
+        self.from(*other) > 0
+    }
+
+    #[inline]
+    fn ge(&self, other: &SeqNum) -> bool {
+        self.from(*other) >= 0
     }
 }
 

@@ -37,6 +37,9 @@ pub const CHECKSUM_OFFSET: usize = 16;
 
 const MAX_OPTIONS_LEN: usize = MAX_HEADER_LEN - HEADER_LEN;
 
+/// Bytes of timestamps, with the padding before them.
+const TIMESTAMPS_PADDED: usize = 12;
+
 /// Option kinds (IANA).
 mod kind {
     pub(super) const END: u8 = 0;
@@ -402,6 +405,23 @@ impl TcpOptions {
     /// Bytes that the options take in a header, padding included: a multiple of 4, at most 40.
     #[inline]
     pub fn len(&self) -> usize {
+        if self.is_common() {
+            return if self.timestamps.is_some() { TIMESTAMPS_PADDED } else { 0 };
+        }
+        self.len_of_all()
+    }
+
+    /// Whether there is nothing but perhaps timestamps, as in almost every segment.
+    #[inline]
+    fn is_common(&self) -> bool {
+        let blocks = match &self.syn_or_sack {
+            SynOrSack::Sack(blocks) => blocks.len(),
+            SynOrSack::Syn(_) => return false,
+        };
+        blocks == 0 && self.md5.is_none() && self.acc_ecn.is_none()
+    }
+
+    fn len_of_all(&self) -> usize {
         let len = self.len_without_acc_ecn();
         len + self
             .acc_ecn_that_fits(len)
@@ -443,7 +463,7 @@ impl TcpOptions {
         let syn = self.syn();
         let mss = if syn.mss.is_some() { 4 } else { 0 };
         let times = match (self.timestamps, syn.sack_permitted) {
-            (Some(_), _) => 12,
+            (Some(_), _) => TIMESTAMPS_PADDED,
             (None, true) => 4,
             (None, false) => 0,
         };
@@ -528,7 +548,18 @@ impl TcpOptions {
     }
 
     /// Fills `out`, which is [`len`](Self::len) bytes long.
+    #[inline]
     fn write(&self, out: &mut [u8]) {
+        if !self.is_common() {
+            self.write_all(out);
+        } else if let Some(Timestamps { val, ecr }) = self.timestamps {
+            out[..4].copy_from_slice(&[kind::NOP, kind::NOP, kind::TIMESTAMPS, len::TIMESTAMPS]);
+            put32(out, 4, val);
+            put32(out, 8, ecr);
+        }
+    }
+
+    fn write_all(&self, out: &mut [u8]) {
         let blocks = self.sack_that_fits(self.len_without_sack());
         let mut at = 0;
         let mut put = |bytes: &[u8]| {

@@ -282,7 +282,7 @@ impl World {
     }
 
     /// Hands a segment to a side.
-    fn deliver(&mut self, index: usize, segment: Segment) {
+    fn deliver(&mut self, index: usize, mut segment: Segment) {
         trace!("    {index} gets {} bytes {:?}", segment.payload.len(), segment.repr);
         self.sides[index].seen.deliver(&segment.repr);
         let gone =
@@ -294,7 +294,7 @@ impl World {
         }
         if self.sides[index].conn.is_some() {
             let arrival = Arrival { batch: None, reader: self.sides[index].reader };
-            let arrived = Input::Segment(segment, arrival);
+            let arrived = Input::Segment(&mut segment, arrival);
             self.with(index, |conn, cx| conn.handle(cx, arrived));
             return;
         }
@@ -578,7 +578,7 @@ impl World {
             let cx = self.context(to);
             let batch = self.config.tcp_backlog_ack_defer.then_some(Batch::Backlog);
             let arrival = Arrival { batch, reader: self.sides[to].reader };
-            let due = conn.handle(&cx, Input::Segment(segment, arrival));
+            let due = conn.handle(&cx, Input::Segment(&mut segment, arrival));
             conn.check_invariants();
             self.sides[to].conn = Some(conn);
             if due == OutputDue::Now {

@@ -125,9 +125,9 @@ impl Work<'_> {
 
     fn run_backlog(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         let Some(mut queue) = endpoint.backlog().take() else { return };
-        for segment in queue.drain(..) {
+        for mut segment in queue.drain(..) {
             endpoint.backlog().done(counted(&segment));
-            if let Some(segment) = self.take_segment(endpoint, inner, (segment, Batch::Backlog)) {
+            if !self.take_segment(endpoint, inner, (&mut segment, Batch::Backlog)) {
                 // The connection has ended meanwhile.
                 self.stack.to_the_rest(self, &endpoint.key, &segment);
             }
@@ -136,24 +136,25 @@ impl Work<'_> {
     }
 
     /// For an owner: the connection gets a segment of a batch. What its ACK is about is left to the
-    /// end of the batch if possible. Returns the segment if the connection has left the tables.
+    /// end of the batch if possible. Returns false if the connection has left the tables; the
+    /// segment is as it was then.
     pub(crate) fn take_segment(
         &mut self,
         endpoint: &Arc<Endpoint>,
         inner: &mut Inner,
-        (segment, batch): (Segment, Batch),
-    ) -> Option<Segment> {
+        (segment, batch): (&mut Segment, Batch),
+    ) -> bool {
         if inner.is_gone() {
-            return Some(segment);
+            return false;
         }
         let cx = self.context(endpoint, inner);
-        if inner.stage == Stage::HalfOpen && completes_handshake(&segment) {
+        if inner.stage == Stage::HalfOpen && completes_handshake(segment) {
             let full = endpoint.listener.as_ref().is_some_and(|l| l.accept_queue_is_full());
             if full {
                 cx.counters.bump(Counter::ListenOverflows);
                 cx.counters.bump(Counter::ListenDrops);
                 if !cx.config.tcp_abort_on_overflow {
-                    return None;
+                    return true;
                 }
                 inner.conn.abort(&cx);
             }
@@ -170,7 +171,7 @@ impl Work<'_> {
         if output == OutputDue::Now {
             self.transmit(endpoint, inner);
         }
-        None
+        true
     }
 }
 

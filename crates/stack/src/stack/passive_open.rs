@@ -173,7 +173,8 @@ impl Stack {
         match made {
             // The rest is as for any half-open connection.
             Some(Ok(endpoint)) => {
-                let _ = self.to_connection(work, state, endpoint.clone(), ack);
+                let mut ack = ack;
+                self.to_connection(work, state, endpoint.clone(), &mut ack);
                 self.tell_if_down(work, &endpoint);
                 state.touched.push(endpoint);
                 None

@@ -75,9 +75,9 @@ impl Work<'_> {
     /// Works on all that waits, and returns how much it was.
     fn empty_prequeue(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u64 {
         let mut count = 0;
-        while let Some(segment) = inner.prequeue.as_mut().and_then(|prequeue| prequeue.pop()) {
+        while let Some(mut segment) = inner.prequeue.as_mut().and_then(|prequeue| prequeue.pop()) {
             count += 1;
-            if let Some(segment) = self.take_segment(endpoint, inner, (segment, Batch::Prequeue)) {
+            if !self.take_segment(endpoint, inner, (&mut segment, Batch::Prequeue)) {
                 // The connection has ended meanwhile.
                 self.stack.to_the_rest(self, &endpoint.key, &segment);
             }

@@ -24,8 +24,8 @@ use crate::stack::work::Work;
 
 /// What became of a segment that was for a connection.
 struct Given {
-    /// The segment, if the connection has left the tables.
-    back: Option<Segment>,
+    /// It is dealt with: the connection has not left the tables.
+    taken: bool,
     /// The connection is to be settled at the end of the batch, and nobody has noted that yet.
     touched: bool,
 }
@@ -54,10 +54,15 @@ impl Stack {
             work.tcp().bump(Counter::InErrs);
             return;
         }
-        let Some((repr, packet, data_at)) = self.tcp_header(packet, arrived) else {
+        let Some((repr, data_at)) = tcp_header(&packet, arrived) else {
             work.tcp().bump(Counter::InErrs);
             return;
         };
+        let mut packet = packet;
+        if !packet.head.is_empty() && packet.head.len() != data_at {
+            // A head with data in it: a copy, which no device of ours makes necessary.
+            packet = self.linearised(packet);
+        }
         // Signatures are rare: nobody pays for them who has none.
         let signed = repr.options.md5.is_some() || self.policies.md5_in_use();
         let header = if signed { fixed_header(&packet, arrived) } else { None };
@@ -83,20 +88,6 @@ impl Stack {
         self.tcp_gro(work, state, &key, (segment, arrived.tos), size);
     }
 
-    /// Parses the TCP header of a packet and returns where the data begins. In the packet that is
-    /// returned, the head is empty or ends there.
-    fn tcp_header(&self, packet: Packet, arrived: &Arrived) -> Option<(TcpRepr, Packet, usize)> {
-        let front = packet.headers();
-        let header = front.get(arrived.transport_at..arrived.end.min(front.len()))?;
-        let (repr, header_len) = TcpRepr::parse(header).ok()?;
-        let data_at = arrived.transport_at + header_len;
-        if packet.head.is_empty() || packet.head.len() == data_at {
-            return Some((repr, packet, data_at));
-        }
-        // A head with data in it: a copy, which no device of ours makes necessary.
-        Some((repr, self.linearised(packet), data_at))
-    }
-
     /// Takes a segment, maybe of several that arrived, to whom it is for. `tos` is DSCP and ECN of
     /// the packet that it came in.
     pub(crate) fn tcp_demux(
@@ -107,13 +98,12 @@ impl Stack {
         (segment, tos): (Segment, u8),
     ) {
         let mut segment = segment;
-        if let Some(endpoint) = self.tables.connections().find(key) {
-            match self.to_connection(work, state, endpoint, segment) {
-                None => return,
-                // It left the table between the look-up and the lock.
-                Some(back) => segment = back,
-            }
+        if let Some(endpoint) = self.tables.connections().find(key)
+            && self.to_connection(work, state, endpoint, &mut segment)
+        {
+            return;
         }
+        // There is none, or it left the table between the look-up and the lock.
         let listener = self.listener_for(key);
         let Some(least_iss) = self.to_time_wait(work, key, &segment, listener.is_some()) else {
             return;
@@ -203,24 +193,25 @@ impl Stack {
         self.listener_for(key)?.md5_key(key.remote)
     }
 
-    /// Gives a segment to its connection; returns it if the connection has left the tables.
+    /// Gives a segment to its connection. Returns false if the connection has left the tables; the
+    /// segment is as it was then.
     pub(super) fn to_connection(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
         endpoint: Arc<Endpoint>,
-        segment: Segment,
-    ) -> Option<Segment> {
+        segment: &mut Segment,
+    ) -> bool {
         if endpoint.home() != work.home() {
             work.count(IpCounter::QueueMisses);
         }
         let renews = state.syns.is_scarce();
         let given = work.contain(&endpoint, |work| self.give(work, &endpoint, segment, renews));
-        let Given { back, touched } = given?;
+        let Some(Given { taken, touched }) = given else { return true };
         if touched {
             state.touched.push(endpoint);
         }
-        back
+        taken
     }
 
     /// As [`to_connection`](Self::to_connection); a panic goes on. `renews` is whether the peer is
@@ -229,12 +220,12 @@ impl Stack {
         &self,
         work: &mut Work<'_>,
         endpoint: &Arc<Endpoint>,
-        segment: Segment,
+        segment: &mut Segment,
         renews: bool,
     ) -> Given {
         let Some(mut inner) = endpoint.try_own() else {
-            work.leave_segment(endpoint, segment);
-            return Given { back: None, touched: false };
+            work.leave_segment(endpoint, segment.take());
+            return Given { taken: true, touched: false };
         };
         // A device with one queue has nowhere to move to.
         if self.pollers.count() > 1 && !segment.payload.is_empty() {
@@ -245,16 +236,14 @@ impl Stack {
         }
         // What arrived before this segment goes first.
         let left = work.run_left(endpoint, &mut inner);
-        let (back, worked) = match work.prequeue(endpoint, &mut inner, segment) {
-            None => (None, left),
-            Some(segment) => {
-                let back = work.take_segment(endpoint, &mut inner, (segment, Batch::Device));
-                let taken = back.is_none();
-                (back, left || taken)
+        if inner.prequeue.is_some() {
+            match work.prequeue(endpoint, &mut inner, segment.take()) {
+                None => return Given { taken: true, touched: left && inner.touch() },
+                Some(back) => *segment = back,
             }
-        };
-        let touched = worked && inner.touch();
-        Given { back, touched }
+        }
+        let taken = work.take_segment(endpoint, &mut inner, (segment, Batch::Device));
+        Given { taken, touched: (left || taken) && inner.touch() }
     }
 
     /// A segment that was left for a connection, which has ended before it was worked on.
@@ -307,6 +296,14 @@ fn is_syn(packet: &Packet, arrived: &Arrived) -> bool {
 
 fn asks_to_connect(flags: TcpFlags) -> bool {
     flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK)
+}
+
+/// Parses the TCP header of a packet and returns it with where the data begins.
+fn tcp_header(packet: &Packet, arrived: &Arrived) -> Option<(TcpRepr, usize)> {
+    let front = packet.headers();
+    let header = front.get(arrived.transport_at..arrived.end.min(front.len()))?;
+    let (repr, header_len) = TcpRepr::parse(header).ok()?;
+    Some((repr, arrived.transport_at + header_len))
 }
 
 /// The start of the TCP header of a packet whose header has been parsed.

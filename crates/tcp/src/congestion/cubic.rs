@@ -110,6 +110,7 @@ impl Cubic {
     }
 
     /// Every ACK, limited or not: samples for the end of slow start. Returns what ended it.
+    #[inline]
     pub(super) fn on_sample(&mut self, window: &mut Window, sample: &AckSample) -> Signs {
         let now = millis(sample.now);
         let soon = self.epoch.is_some_and(|epoch| now.wrapping_sub(epoch) < AFTER_RECOVERY);

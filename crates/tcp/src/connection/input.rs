@@ -7,10 +7,11 @@ use crate::segment::Segment;
 use crate::why::Decision;
 
 /// What has happened, see [`Connection::handle`].
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A segment for the connection has arrived.
-    Segment(Segment, Arrival),
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A segment for the connection has arrived. Its data is taken out of it, and its header may
+    /// be changed.
+    Segment(&'a mut Segment, Arrival),
     /// A deadline of [`Connection::poll_timeout`] has passed. Too early is harmless.
     Timeout,
     /// The path has changed, or an error has come back from it.

@@ -168,6 +168,7 @@ impl Connection {
 
     /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
     /// not. Counts nothing, see [`may_defer_ack`](Self::may_defer_ack).
+    #[inline]
     pub fn ack_cannot_wait(&self) -> Option<FlushReason> {
         if self.ecn.owes_earlier() {
             return Some(FlushReason::Congestion);
@@ -177,6 +178,7 @@ impl Connection {
 
     /// After a segment of a batch that was at `batch`: whether its ACK may wait for the end. If
     /// not, output is due at once. Counts what is deferred, and why something was not.
+    #[inline]
     pub(crate) fn may_defer_ack(&self, cx: &Context, batch: Batch) -> bool {
         let reason = self.ack_cannot_wait();
         match reason {
@@ -197,6 +199,7 @@ impl Connection {
     }
 
     /// Makes the delayed-ACK timer follow the recorded decision.
+    #[inline]
     pub(crate) fn sync_ack_timer(&mut self) {
         match self.rcv.ack_waits_until() {
             Some(at) => self.timers.arm(Timer::DelayedAck, at),

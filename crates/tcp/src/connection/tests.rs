@@ -117,8 +117,8 @@ impl World {
         self.now = self.now.max(next);
         for end in [0, 1] {
             let now = self.now;
-            while let Some((_, seg)) = self.wires[end].pop_front_if(|(at, _)| *at <= now) {
-                self.call(1 - end, |conn, cx| conn.handle_segment(cx, seg));
+            while let Some((_, mut seg)) = self.wires[end].pop_front_if(|(at, _)| *at <= now) {
+                self.call(1 - end, |conn, cx| conn.handle_segment(cx, &mut seg));
             }
             self.call(end, |conn, cx| conn.handle_timeout(cx));
         }
@@ -373,7 +373,7 @@ fn strange_send_option(dice: &mut Dice, conn: &mut Connection, cx: &Context) {
 fn strange_call(dice: &mut Dice, conn: &mut Connection, cx: &Context, pool: &Pool) {
     let mut out = [0; 700];
     match dice.roll(43) {
-        0..20 => conn.handle_segment(cx, strange_segment(dice, conn, pool)),
+        0..20 => conn.handle_segment(cx, &mut strange_segment(dice, conn, pool)),
         20..24 => drop(conn.write(cx, &out[..dice.roll(700) as usize])),
         24 => strange_write(dice, conn, cx),
         25..30 => drop(conn.read(cx, &mut out)),
@@ -408,7 +408,7 @@ fn nothing_breaks_the_invariants() {
             let server = params(2, u32::MAX - 300, 0, options);
             let mut server = Connection::accept(&cx, server, &to_segment(&syn));
             let answer = server.poll_transmit(&cx).expect("a SYN-ACK");
-            conn.handle_segment(&cx, to_segment(&answer));
+            conn.handle_segment(&cx, &mut to_segment(&answer));
             assert_eq!(conn.state(), State::Established);
         }
         for _ in 0..150 {

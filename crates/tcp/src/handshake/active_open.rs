@@ -18,7 +18,7 @@ impl Connection {
     }
 
     /// A segment arrived in SYN-SENT.
-    pub(crate) fn on_segment_syn_sent(&mut self, cx: &Context, seg: Segment) {
+    pub(crate) fn on_segment_syn_sent(&mut self, cx: &Context, seg: &mut Segment) {
         let flags = seg.repr.flags;
         let has_ack = flags.contains(TcpFlags::ACK);
         if has_ack && !self.snd.acks_syn(seg.repr.ack) {
@@ -28,9 +28,7 @@ impl Connection {
             }
             return;
         }
-        if has_ack
-            && cx.config.tcp_timestamps
-            && self.handshake.rejects_echo(cx.now, &self.ts, &seg)
+        if has_ack && cx.config.tcp_timestamps && self.handshake.rejects_echo(cx.now, &self.ts, seg)
         {
             cx.counters.bump(Counter::PawsActive);
             if !flags.contains(TcpFlags::RST) {
@@ -52,14 +50,14 @@ impl Connection {
         if has_ack {
             // Keepalive counts silence from here, not from a time before the open.
             self.keepalive.on_heard(cx.now);
-            self.ecn.on_syn_ack(&seg);
+            self.ecn.on_syn_ack(seg);
             self.acknowledge_syn_ack(cx);
-            self.establish(cx, &seg);
-            if !self.on_fast_open_syn_ack(cx, &seg) {
+            self.establish(cx, seg);
+            if !self.on_fast_open_syn_ack(cx, seg) {
                 self.after_syn_text(cx, seg);
             }
         } else {
-            self.open_simultaneously(cx, &seg);
+            self.open_simultaneously(cx, seg);
         }
     }
 
@@ -91,10 +89,10 @@ impl Connection {
     }
 
     /// Data or FIN on a SYN-ACK is taken like any other.
-    fn after_syn_text(&mut self, cx: &Context, mut seg: Segment) {
+    fn after_syn_text(&mut self, cx: &Context, seg: &mut Segment) {
         seg.repr.seq += 1;
         seg.repr.flags = TcpFlags(seg.repr.flags.0 & !TcpFlags::SYN.0);
-        self.on_urgent(&seg);
+        self.on_urgent(seg);
         self.on_text(cx, seg);
     }
 }

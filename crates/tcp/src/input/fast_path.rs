@@ -13,10 +13,10 @@ use crate::state::State;
 use super::ack::AckOutcome;
 
 impl Connection {
-    /// Takes the segment if it is the predicted one, else hands it back.
-    pub(crate) fn on_fast_path(&mut self, cx: &Context, seg: Segment) -> Option<Segment> {
-        if !self.is_predicted(cx, &seg) {
-            return Some(seg);
+    /// Takes the segment if it is the predicted one. Returns whether it was.
+    pub(crate) fn on_fast_path(&mut self, cx: &Context, seg: &mut Segment) -> bool {
+        if !self.is_predicted(cx, seg) {
+            return false;
         }
         if let Some(stamps) = seg.repr.options.timestamps
             && self.ts.enabled
@@ -25,27 +25,27 @@ impl Connection {
             self.ts.remember(cx.now, stamps);
         }
         self.keepalive.on_heard(cx.now);
-        if self.ecn.on_packets(cx, &seg) {
+        if self.ecn.on_packets(cx, seg) {
             self.rcv.acknowledge_now(AckReason::Marks);
         }
         if seg.payload.is_empty() {
             cx.counters.bump(Counter::TcpHpAcks);
             // The acknowledgement number was checked by the prediction.
-            self.on_ack(cx, &seg);
-            return None;
+            self.on_ack(cx, seg);
+            return true;
         }
         let news = seg.repr.ack != self.snd.una()
-            || self.ecn.is_told(&seg)
+            || self.ecn.is_told(seg)
             || u32::from(seg.repr.window) << self.snd.wscale() != self.snd.wnd();
-        if news && self.on_ack(cx, &seg) != AckOutcome::Ok {
-            return None;
+        if news && self.on_ack(cx, seg) != AckOutcome::Ok {
+            return true;
         }
         self.snd.confirm_window(seg.repr.seq, seg.repr.ack);
         if self.state == State::Established {
             cx.counters.bump(Counter::TcpHpHits);
             self.on_text(cx, seg);
         }
-        None
+        true
     }
 
     fn is_predicted(&self, cx: &Context, seg: &Segment) -> bool {

@@ -30,14 +30,14 @@ use crate::time_wait::TimeWaitAction;
 use ack::AckOutcome;
 
 impl Connection {
-    pub(crate) fn on_segment(&mut self, cx: &Context, seg: Segment) {
+    pub(crate) fn on_segment(&mut self, cx: &Context, seg: &mut Segment) {
         self.stats.segs_in += u64::from(seg.segs);
         match self.state {
             State::Closed => return,
             State::SynSent => self.on_segment_syn_sent(cx, seg),
-            State::TimeWait => self.on_segment_time_wait(cx, &seg),
+            State::TimeWait => self.on_segment_time_wait(cx, seg),
             _ => {
-                if let Some(seg) = self.on_fast_path(cx, seg) {
+                if !self.on_fast_path(cx, seg) {
                     self.on_slow_path(cx, seg);
                 }
             }
@@ -47,8 +47,8 @@ impl Connection {
         }
     }
 
-    fn on_slow_path(&mut self, cx: &Context, mut seg: Segment) {
-        let crossing = self.state == State::SynReceived && self.is_crossing_syn_ack(&seg);
+    fn on_slow_path(&mut self, cx: &Context, seg: &mut Segment) {
+        let crossing = self.state == State::SynReceived && self.is_crossing_syn_ack(seg);
         if crossing {
             seg.repr.seq += 1;
             seg.repr.flags = TcpFlags(seg.repr.flags.0 & !TcpFlags::SYN.0);
@@ -57,37 +57,37 @@ impl Connection {
             let window = seg.repr.window;
             seg.repr.window = (window >> self.snd.wscale()).max(window.min(1));
         }
-        if self.is_repeated_early_syn(cx, &seg) {
+        if self.is_repeated_early_syn(cx, seg) {
             self.ecn.on_syn_again(seg.repr.flags);
             self.pending.syn = true;
             return;
         }
-        if !self.check_acceptable(cx, &seg) || !self.check_control(cx, &seg) {
+        if !self.check_acceptable(cx, seg) || !self.check_control(cx, seg) {
             return;
         }
         if !seg.repr.flags.contains(TcpFlags::ACK) {
             return;
         }
         self.keepalive.on_heard(cx.now);
-        if self.ecn.on_packets(cx, &seg) {
+        if self.ecn.on_packets(cx, seg) {
             self.rcv.acknowledge_now(AckReason::Marks);
         }
-        if self.ecn.take_cwr(&seg) {
+        if self.ecn.take_cwr(seg) {
             self.rcv.acknowledge_now(AckReason::Congestion);
         }
-        if !self.process_ack(cx, &seg) || self.state == State::Closed {
+        if !self.process_ack(cx, seg) || self.state == State::Closed {
             return;
         }
         if crossing {
-            self.acknowledge_crossing(cx, &seg);
+            self.acknowledge_crossing(cx, seg);
         }
         // Only now: a forged segment whose ACK is wrong must not move the clock of PAWS.
-        self.update_ts_recent(cx, &seg);
+        self.update_ts_recent(cx, seg);
         self.on_our_fin_acked(cx);
         if matches!(self.state, State::Closed | State::TimeWait) {
             return;
         }
-        self.on_urgent(&seg);
+        self.on_urgent(seg);
         self.on_text(cx, seg);
     }
 

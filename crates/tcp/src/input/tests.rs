@@ -125,8 +125,8 @@ impl Bench {
 
     fn recv_repr(&mut self, repr: TcpRepr, data: &[u8]) {
         let payload = self.pool.copy_from(data).into();
-        let seg = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
-        self.call(|conn, cx| conn.handle_segment(cx, seg));
+        let mut seg = Segment { repr, payload, segs: 1, ecn: Ecn::NotEct };
+        self.call(|conn, cx| conn.handle_segment(cx, &mut seg));
     }
 
     /// Everything that leaves now.

@@ -13,12 +13,12 @@ use crate::state::State;
 
 impl Connection {
     /// Takes data and FIN of an acceptable segment.
-    pub(crate) fn on_text(&mut self, cx: &Context, seg: Segment) {
+    pub(crate) fn on_text(&mut self, cx: &Context, seg: &mut Segment) {
         if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
             return;
         }
-        self.ecn.divide(&seg, (self.rcv.unacked() > 0).then(|| self.rcv.nxt()));
-        let (ack, ecn, echo) = (seg.repr.ack, seg.ecn, self.ts.echo(cx.now, &seg));
+        self.ecn.divide(seg, (self.rcv.unacked() > 0).then(|| self.rcv.nxt()));
+        let (ack, ecn, echo) = (seg.repr.ack, seg.ecn, self.ts.echo(cx.now, seg));
         let text = Text::of(seg);
         if !self.state.may_receive() {
             if self.state.received_fin() {

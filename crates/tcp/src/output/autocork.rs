@@ -10,6 +10,7 @@ use super::view::PlanView;
 
 /// Whether the one unit that waits is left to the next completion. TCP_NODELAY does not matter, as
 /// on Linux.
+#[inline]
 pub(crate) fn autocork_holds(now: &PlanView) -> bool {
     let below = &now.below;
     now.written

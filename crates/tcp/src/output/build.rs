@@ -1,6 +1,5 @@
 //! Building packets: header, options, and what goes along with every ACK.
 
-use arrayvec::ArrayVec;
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{AccEcnOption, MAX_HEADER_LEN, SynOrSack, TcpFlags, TcpOptions, TcpRepr};
@@ -262,22 +261,7 @@ impl Connection {
         if urgent != 0 {
             flags |= TcpFlags::URG;
         }
-        let mut options = TcpOptions {
-            timestamps: self.ts.option(at),
-            md5: room_for_digest(self.md5_key()),
-            ..TcpOptions::default()
-        };
-        let most = options.len().saturating_add(space);
-        let most_blocks = space.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN;
-        let mut blocks = match self.handshake.sack && most_blocks > 0 {
-            true => self.rcv.sack_blocks(),
-            false => ArrayVec::new(),
-        };
-        blocks.truncate(most_blocks);
-        options.syn_or_sack = SynOrSack::Sack(blocks);
-        options.fit_sack();
-        options.acc_ecn = self.ecn.fitting_option(cx, self.snd.srtt(), (&options, most));
-        TcpRepr {
+        let mut repr = TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,
             seq,
@@ -285,8 +269,22 @@ impl Connection {
             flags,
             window: window.field,
             urgent,
-            options,
+            options: TcpOptions {
+                timestamps: self.ts.option(at),
+                md5: room_for_digest(self.md5_key()),
+                ..TcpOptions::default()
+            },
+        };
+        let options = &mut repr.options;
+        let most = options.len().saturating_add(space);
+        if self.handshake.sack && self.rcv.has_sack_blocks() {
+            let mut blocks = self.rcv.sack_blocks();
+            blocks.truncate(space.saturating_sub(SACK_OPTION_LEN) / SACK_BLOCK_LEN);
+            options.syn_or_sack = SynOrSack::Sack(blocks);
+            options.fit_sack();
         }
+        options.acc_ecn = self.ecn.fitting_option(cx, self.snd.srtt(), (options, most));
+        repr
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// What the tail waits for, if it is all there is and waits.
+    #[inline]
     pub(super) fn waits(&self) -> Option<Hold> {
         match self.tail {
             Tail::Kept { hold, .. } if self.len == 0 => hold,
@@ -39,6 +40,7 @@ impl Cut {
 }
 
 /// The packet that would leave.
+#[inline(always)]
 pub(super) fn cut(view: &PlanView) -> Cut {
     if let Some(probe) = view.probe {
         return mtu_probe(view, probe.len);
@@ -57,12 +59,14 @@ pub(super) fn cut(view: &PlanView) -> Cut {
 }
 
 /// A probe of the path MTU: one segment, longer than others. More follows it.
+#[inline]
 fn mtu_probe(view: &PlanView, len: u32) -> Cut {
     let (fin, force, behind) = (false, false, view.behind || view.unsent > len);
     Cut { len, fin, mss: len, force, behind, bound: Bound::MtuProbe, tail: Tail::None }
 }
 
 /// The most that the next packet may hold, and what bounds it.
+#[inline(always)]
 fn most_bytes(view: &PlanView) -> (u32, Bound) {
     let mss = view.mss;
     // The urgent pointer is right for one wire segment only.

@@ -4,6 +4,7 @@ use super::view::PlanView;
 
 /// Whether cwnd leaves no room for a segment. One that is not full, and a FIN alone, take as much
 /// room as a full one. An idle sender is never held: cwnd holds one segment at least.
+#[inline]
 pub(crate) fn cwnd_holds(now: &PlanView) -> bool {
     now.quota < now.mss
 }

@@ -25,6 +25,7 @@ macro_rules! questions {
         offer { $($offer:tt)+ }
     ) => {
         /// What holds the sender, whatever it would send, and what ends that.
+        #[inline(always)]
         pub(super) fn sender_held(view: &PlanView) -> Option<(Hold, Restart)> {
             $(if $asked(view) {
                 let restart: fn(&PlanView) -> Restart = $restart;
@@ -34,6 +35,7 @@ macro_rules! questions {
         }
 
         /// What holds the packet that would leave, and what ends that.
+        #[inline(always)]
         pub(super) fn packet_held(view: &PlanView, cut: &Cut) -> Option<(Hold, Restart)> {
             $(if $asked2(view, cut) {
                 let restart: fn(&PlanView) -> Restart = $restart2;
@@ -47,26 +49,31 @@ macro_rules! questions {
 holds!(questions);
 
 /// `Hold::Pacing`: see [`pacing`](crate::send::pacing).
+#[inline]
 fn waits_to_depart(view: &PlanView) -> bool {
     view.departs.is_some()
 }
 
 /// `Hold::Nagle`: the tail is all there is, and Nagle's rule keeps it.
+#[inline]
 fn nagle_keeps_all(_: &PlanView, cut: &Cut) -> bool {
     cut.waits() == Some(Hold::Nagle)
 }
 
 /// `Hold::Cork`: the same for a cork.
+#[inline]
 fn cork_keeps_all(_: &PlanView, cut: &Cut) -> bool {
     cut.waits() == Some(Hold::Cork)
 }
 
 /// `Hold::SmallQueue`: the packet as it would leave is what counts.
+#[inline]
 fn below_is_full(view: &PlanView, cut: &Cut) -> bool {
     small_queue_holds(&view.below, cut.len, false)
 }
 
 /// A timer ends it if it is known when; otherwise an ACK does.
+#[inline]
 fn until(timer: Timer, at: Option<Instant>) -> Restart {
     at.map_or(Restart::Ack, |at| Restart::Timer(timer, at))
 }

@@ -137,8 +137,19 @@ impl Connection {
         false
     }
 
-    /// Steps 1 to 3.
+    /// Steps 1 to 3. Mostly none of them has anything.
+    #[inline]
     fn next_that_may_be_lost(&mut self, cx: &Context) -> Option<Transmit> {
+        let quiet = self.state.is_synchronized()
+            && self.pending.rst.is_none()
+            && !self.pending.challenge_ack
+            && !self.ecn.owes_earlier()
+            && !self.rcv.dup_ack_due();
+        if quiet { None } else { self.first_that_may_be_lost(cx) }
+    }
+
+    #[inline(never)]
+    fn first_that_may_be_lost(&mut self, cx: &Context) -> Option<Transmit> {
         if let Some(rst) = self.pending.rst.take() {
             return Some(self.build_rst(cx, rst));
         }
@@ -170,8 +181,11 @@ impl Connection {
     fn end_output(&mut self, cx: &Context) {
         self.explain.end_output();
         self.explain.log_deferred_ack(cx, self.rcv.ack_waits_until());
-        let parts = self.conn_parts(cx);
-        self.snd.end_output(cx, &parts);
+        if self.snd.has_burst() {
+            let parts = self.conn_parts(cx);
+            self.snd.end_burst(cx, &parts);
+        }
+        self.snd.end_output();
         self.sync_retransmission_timer();
         self.wake_writer(cx);
     }
@@ -238,7 +252,13 @@ impl Connection {
 
     /// Sends again what recovery asks for, or a front part of it, unless something holds it.
     /// Returns whether something has left.
+    #[inline]
     fn retransmit(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<bool, Wait> {
+        if self.snd.may_send_again() { self.retransmit_next(cx, offer) } else { Ok(false) }
+    }
+
+    #[inline(never)]
+    fn retransmit_next(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<bool, Wait> {
         let (conn, largest) = (self.conn_parts(cx), self.largest_packet(cx.config));
         let (start, end) = match self.snd.next_retransmission(cx, &conn, largest) {
             NextRetransmission::None | NextRetransmission::Below => return Ok(false),
@@ -297,6 +317,7 @@ impl Connection {
     }
 
     /// Sends new data, and the FIN behind the last of it, or says what holds it.
+    #[inline(never)]
     fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<(), Wait> {
         let fin = self.fin_is_due();
         self.forget_old_mtu(cx);
@@ -364,20 +385,19 @@ impl Connection {
         let decision = Decision::Cut { len, segs: packet.segs, bound, tail };
         let note = Note { released: self.explain.released(cx, self.snd.hold()), decision };
         explain::note(cx, &mut packet, note);
-        let payload = packet.payload.clone();
         if let Err(refusal) = offer(packet) {
             return Err(self.refused(cx, refusal, SendKind::New));
         }
         self.explain.log_note(cx, note);
         self.explain.end_hold(cx, self.snd.hold());
         self.snd.end_hold();
-        self.commit_cut(cx, cut, &moves, payload);
+        self.commit_cut(cx, cut, &moves);
         self.explain.on_new_data();
         Ok(())
     }
 
     /// The packet has left: everything moves.
-    fn commit_cut(&mut self, cx: &Context, cut: &Cut, moves: &Moves, payload: Slices) {
+    fn commit_cut(&mut self, cx: &Context, cut: &Cut, moves: &Moves) {
         let serial = self.snd.next_serial();
         self.commit_data(cx, moves);
         // First: the backoff of window probes is not that of what leaves now.
@@ -386,7 +406,7 @@ impl Connection {
         self.timers.stop(Timer::TsoDefer);
         let sent = (serial, moves.departure.at);
         let parts = self.conn_parts(cx);
-        self.snd.on_sent(cx, &parts, &committed, sent, payload);
+        self.snd.on_sent(cx, &parts, &committed, sent);
         self.explain.note_model(cx, &mut self.snd);
         if cut.bound == Bound::MtuProbe {
             let (option, mss) = (self.every_option(), self.snd.mss());

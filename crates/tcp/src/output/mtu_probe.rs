@@ -10,6 +10,7 @@ const FREE_SEGS: u32 = 2;
 
 /// Whether a probe is due and the windows do not let it go yet. Something is in flight then: with
 /// nothing in flight both windows are free as a whole, and a probe is due only if they suffice.
+#[inline]
 pub(super) fn mtu_probe_holds(view: &PlanView) -> bool {
     view.probe.is_some_and(|probe| {
         view.usable < probe.needed || view.quota < FREE_SEGS.saturating_mul(view.mss)

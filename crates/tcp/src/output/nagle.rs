@@ -35,6 +35,7 @@ pub(crate) struct SmallTail {
 }
 
 /// Whether the tail waits for an ACK.
+#[inline(always)]
 pub(super) fn nagle_holds(rule: NagleRule, tail: &SmallTail) -> bool {
     let waits = match rule {
         NagleRule::Rfc896 => tail.unacked,

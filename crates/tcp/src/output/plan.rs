@@ -60,7 +60,9 @@ impl Wait {
     }
 }
 
-/// What becomes of what `view` shows.
+/// What becomes of what `view` shows. This and all that it asks is inlined into its one caller, so
+/// that the view need not be written to memory.
+#[inline(always)]
 pub(crate) fn plan(view: &PlanView) -> Plan {
     if let Some(held) = sender_held(view) {
         return Plan::Wait(wait(view, held));
@@ -72,6 +74,7 @@ pub(crate) fn plan(view: &PlanView) -> Plan {
     }
 }
 
+#[inline(always)]
 fn wait(view: &PlanView, (hold, restart): (Hold, Restart)) -> Wait {
     Wait {
         hold,

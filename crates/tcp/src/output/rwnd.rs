@@ -3,6 +3,7 @@
 use super::view::PlanView;
 
 /// Whether the window is used up. A FIN has a sequence number of its own and needs room for it.
+#[inline]
 pub(crate) fn rwnd_holds(now: &PlanView) -> bool {
     now.usable == 0
 }

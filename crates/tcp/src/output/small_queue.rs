@@ -31,6 +31,7 @@ pub(crate) struct HostQueue {
 
 /// Whether a packet of `len` bytes waits for a completion. What is sent `again` may have twice as
 /// much below it. One packet in flight is never a reason: its completion may be long in coming.
+#[inline(always)]
 pub(crate) fn small_queue_holds(below: &HostQueue, len: u32, again: bool) -> bool {
     if !below.completions || below.in_flight <= 1 || below.bytes == 0 {
         return false;

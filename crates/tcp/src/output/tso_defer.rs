@@ -53,6 +53,7 @@ fn ack_is_near(facts: &Deferral) -> bool {
 }
 
 /// Whether what waits, more than one segment, is held until an ACK opens the windows further.
+#[inline(always)]
 pub(super) fn tso_defer_holds(view: &PlanView) -> bool {
     let facts = &view.deferral;
     if view.unsent <= view.mss || !facts.allowed || facts.since_sent >= LONGEST {
@@ -73,6 +74,7 @@ pub(super) fn tso_defer_holds(view: &PlanView) -> bool {
 }
 
 /// What would have let more leave.
+#[inline]
 pub(super) fn limiter(view: &PlanView) -> Limiter {
     if view.unsent < view.windows().open() {
         Limiter::Application

@@ -32,6 +32,7 @@ use crate::why::Tail;
 
 /// How many of `most` bytes travel, and what becomes of the tail. If the tail is all there is and
 /// waits, nothing travels.
+#[inline(always)]
 pub(super) fn cut_tail(view: &PlanView, most: u32) -> (u32, Tail) {
     // A packet that leaves data behind ends where a limit cut it, not where the writer did.
     let remainder = if most == view.unsent { most % view.mss } else { 0 };
@@ -49,6 +50,7 @@ pub(super) fn cut_tail(view: &PlanView, most: u32) -> (u32, Tail) {
 }
 
 /// Who wants the tail to wait. It may be all there is.
+#[inline(always)]
 fn tail_holds(now: &PlanView, alone: bool) -> Option<Hold> {
     let (rule, asked) = match now.policy {
         TsoTail::Nagle => (NagleRule::Minshall, true),
@@ -66,6 +68,7 @@ fn tail_holds(now: &PlanView, alone: bool) -> Option<Hold> {
 }
 
 /// Whether a tail that need not wait leaves in a packet of its own all the same.
+#[inline]
 fn is_cut_off(now: &PlanView) -> bool {
     match now.policy {
         // What waits behind the tail cannot join it.

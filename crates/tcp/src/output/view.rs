@@ -98,12 +98,14 @@ pub(crate) struct Deferral {
 
 impl PlanView {
     /// The windows by which everything is cut.
+    #[inline(always)]
     pub(crate) fn windows(&self) -> Windows {
         let PlanView { mss, cwnd, quota, usable, .. } = *self;
         Windows { mss, cwnd, quota, usable }
     }
 
     /// What `rule` and a cork ask of the fractional tail.
+    #[inline(always)]
     pub(crate) fn small_tail(&self, rule: NagleRule) -> SmallTail {
         // Linux lets what was written leave before the writer sleeps. RFC 896 knows nothing of it.
         let short_write = self.short_write && (rule == NagleRule::Minshall || self.was_idle);

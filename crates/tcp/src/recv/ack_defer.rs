@@ -86,6 +86,7 @@ impl RecvSide {
 
     /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
     /// not. `marks_changed` says that packets are marked now and were not before, or no longer.
+    #[inline]
     pub(crate) fn ack_cannot_wait(&self, marks_changed: bool) -> Option<FlushReason> {
         if !self.owes_ack_now() {
             return None;

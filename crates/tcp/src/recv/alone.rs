@@ -3,15 +3,15 @@
 
 use std::vec::Vec;
 
-use plimsoll_buf::{Pool, Slices};
+use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;
-use plimsoll_wire::tcp::SackBlock;
+use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr};
 
 use super::{AckDecision, RecvSide, Text, TextEffects, TextView};
 use crate::config::{Config, Options};
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
-use crate::segment::Below;
+use crate::segment::{Below, Ecn, Segment};
 use crate::testing::pattern;
 use crate::time::{Instant, Nanos};
 
@@ -70,19 +70,16 @@ impl Alone {
         f(&mut self.rcv, &Context { now, below, config, counters })
     }
 
-    /// The text of one segment that begins at `seq`.
-    pub(super) fn text_of(&self, seq: u32, payload: Slices) -> Text {
-        Text { seq: IRS + seq, payload, segs: 1, push: false, fin: false }
-    }
-
-    /// The bytes of the stream from `start` to `end`.
-    pub(super) fn text(&self, start: u32, end: u32) -> Text {
+    /// A segment with the bytes of the stream from `start` to `end`.
+    pub(super) fn segment(&self, start: u32, end: u32) -> Segment {
         let data: Vec<u8> = (start..end).map(|at| pattern(at as usize)).collect();
-        self.text_of(start, self.pool.copy_from(&data).into())
+        let repr = TcpRepr { seq: IRS + start, ..TcpRepr::default() };
+        let payload = self.pool.copy_from(&data).into();
+        Segment { repr, payload, segs: 1, ecn: Ecn::NotEct }
     }
 
-    /// `text` arrives.
-    pub(super) fn take(&mut self, text: Text) -> TextEffects {
+    /// Its text arrives.
+    pub(super) fn take(&mut self, mut segment: Segment) -> TextEffects {
         let Alone { now, below, ref config, ref counters, .. } = *self;
         let cx = Context { now, below, config, counters };
         let view = TextView {
@@ -94,19 +91,21 @@ impl Alone {
             quick_acks: false,
             fin_may_wait: self.fin_may_wait,
         };
-        let effects = self.rcv.on_text(&cx, &view, text);
+        let effects = self.rcv.on_text(&cx, &view, Text::of(&mut segment));
         self.rcv.check_invariants(true);
         effects
     }
 
     /// The bytes from `start` to `end` arrive in one segment.
     pub(super) fn recv(&mut self, start: u32, end: u32) -> TextEffects {
-        self.take(self.text(start, end))
+        self.take(self.segment(start, end))
     }
 
     /// A FIN behind the bytes from `start` to `end`.
     pub(super) fn recv_fin(&mut self, start: u32, end: u32) -> TextEffects {
-        self.take(Text { fin: true, ..self.text(start, end) })
+        let mut segment = self.segment(start, end);
+        segment.repr.flags |= TcpFlags::FIN;
+        self.take(segment)
     }
 
     /// The blocks of the next ACK, which leaves; and what it acknowledges.

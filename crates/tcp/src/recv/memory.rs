@@ -53,6 +53,7 @@ impl RecvSide {
 
     /// Takes back what was offered, if data was dropped for lack of memory and there is still none
     /// for a segment. What has arrived behind a hole was within the window and stays so.
+    #[inline]
     pub(super) fn withdraw_offer(&mut self) {
         if !self.starved {
             return;
@@ -158,6 +159,7 @@ impl RecvSide {
     }
 
     /// The queue of data in order has changed: keeps the memory behind it within bounds.
+    #[inline]
     pub(crate) fn bound_memory(&mut self, cx: &Context, pool: &Pool) {
         self.note_memory(cx);
         if self.queue.charge() > 2 * self.buf_limit

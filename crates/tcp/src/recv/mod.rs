@@ -212,7 +212,7 @@ impl RecvSide {
         data.truncate(usize::from(window::initial_window(self.first_window() as usize)));
         let len = data.len() as u32;
         if len > 0 {
-            self.queue.push(pool, data);
+            self.queue.push(pool, &mut data);
             self.nxt += len;
             self.stats.on_segments(now, syn.segs);
             self.stats.bytes += u64::from(len);

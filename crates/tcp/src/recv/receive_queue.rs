@@ -69,6 +69,7 @@ impl Held {
     }
 
     /// Appends `slice` as it is.
+    #[inline]
     fn refer(&mut self, slice: Slice) {
         self.store.add(&slice, self.slices.back(), None);
         self.slices.push_back(slice);
@@ -170,8 +171,9 @@ impl ReceiveQueue {
         }
     }
 
-    /// Appends a payload. Returns whether it joined the bytes before it without a new entry.
-    pub(crate) fn push(&mut self, pool: &Pool, mut payload: Slices) -> bool {
+    /// Appends a payload, which is empty then. Returns whether it joined the bytes before it
+    /// without a new entry.
+    pub(crate) fn push(&mut self, pool: &Pool, payload: &mut Slices) -> bool {
         let entries = self.held.slices.len();
         for slice in payload.drain() {
             self.push_slice(pool, slice);
@@ -180,6 +182,7 @@ impl ReceiveQueue {
     }
 
     /// Appends one range: joined to the last one, as it is, or copied.
+    #[inline]
     pub(crate) fn push_slice(&mut self, pool: &Pool, slice: Slice) {
         if slice.is_empty() {
             return;

@@ -26,8 +26,8 @@ fn arrive(t: &mut Trace, len: usize) -> *const u8 {
         window: 60_000,
         ..plimsoll_wire::tcp::TcpRepr::default()
     };
-    let segment = Segment { repr, payload: slice.into(), segs: 1, ecn: Ecn::NotEct };
-    t.call(|conn, cx| conn.handle_segment(cx, segment));
+    let mut segment = Segment { repr, payload: slice.into(), segs: 1, ecn: Ecn::NotEct };
+    t.call(|conn, cx| conn.handle_segment(cx, &mut segment));
     start
 }
 

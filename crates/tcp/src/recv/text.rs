@@ -20,22 +20,23 @@ use crate::time::Nanos;
 
 /// The data of a segment and the control bits that go with it.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub(crate) struct Text<'a> {
     /// SEG.SEQ.
     pub(super) seq: SeqNum,
-    pub(super) payload: Slices,
+    /// The data, which is taken out.
+    pub(super) payload: &'a mut Slices,
     /// Segments that it was on the wire.
     pub(super) segs: u16,
     pub(super) push: bool,
     pub(super) fin: bool,
 }
 
-impl Text {
+impl Text<'_> {
     /// That of `seg`, which has no SYN any more.
-    pub(crate) fn of(seg: Segment) -> Text {
+    pub(crate) fn of(seg: &mut Segment) -> Text<'_> {
         Text {
             seq: seg.repr.seq,
-            payload: seg.payload,
+            payload: &mut seg.payload,
             segs: seg.segs,
             push: seg.repr.flags.contains(TcpFlags::PSH),
             fin: seg.repr.flags.contains(TcpFlags::FIN),
@@ -230,7 +231,7 @@ impl RecvSide {
         self.stats.on_segments(cx.now, text.segs);
         self.stats.bytes += len as u64;
         self.measure_rtt(len, view.echo);
-        if self.queue.push(view.pool, core::mem::take(&mut text.payload)) {
+        if self.queue.push(view.pool, text.payload) {
             cx.counters.bump(Counter::TcpRcvCoalesce);
         }
         self.advance(self.nxt + len as u32);
@@ -331,7 +332,7 @@ impl RecvSide {
         if bound >= 2 * self.buf_limit.max(MAX_CHUNK / 16) {
             return (Inserted::Full, None);
         }
-        self.reassembly.insert(pool, text.seq, &text.payload, text.fin)
+        self.reassembly.insert(pool, text.seq, text.payload, text.fin)
     }
 
     /// Where the two ranges begin that grew last.

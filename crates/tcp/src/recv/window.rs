@@ -232,6 +232,7 @@ impl RecvSide {
 
     /// Whether reading has opened the window enough to tell the peer unasked: from zero, or to
     /// twice of what it knows.
+    #[inline]
     pub(crate) fn wants_update(&self) -> bool {
         let now = self.wnd();
         let next = self.next_edge().since(self.nxt);

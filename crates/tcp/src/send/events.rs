@@ -2,7 +2,6 @@
 //! MSS, the handshake. Loss recovery decides ([`recovery`](super::recovery)); here it is lent the
 //! scoreboard and the controller, and the queues and sequence numbers follow.
 
-use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
 use super::SendSide;
@@ -136,6 +135,11 @@ impl SendSide {
         self.recovery.restart_after_idle(cx, flight);
     }
 
+    /// Whether there may be something to be sent again, so that what is next is worth asking.
+    pub(crate) fn may_send_again(&mut self) -> bool {
+        self.recovery.may_send_again(&self.scoreboard)
+    }
+
     /// What is to be sent again next, in packets of at most `largest` bytes.
     pub(crate) fn next_retransmission(
         &mut self,
@@ -143,31 +147,24 @@ impl SendSide {
         parts: &ConnParts,
         largest: u32,
     ) -> NextRetransmission {
-        if !self.recovery.may_send_again(&self.scoreboard) {
-            return NextRetransmission::None;
-        }
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
         self.recovery.next_retransmission(cx, &view, flight, largest)
     }
 
-    /// The packet `serial` with new data has left: `payload`, which departs at `departs`. It moves
-    /// behind SND.NXT.
+    /// The packet `serial` with new data, which was committed, has left and departs at `departs`.
     pub(crate) fn on_sent(
         &mut self,
         cx: &Context,
         parts: &ConnParts,
         committed: &Committed,
         (serial, departs): (Serial, Instant),
-        payload: Slices,
     ) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
-        let Committed { start, end, mss, .. } = *committed;
-        let fin = end.since(start) as usize > payload.len();
+        let Committed { start, end, fin, mss, .. } = *committed;
         let left = Departure { start, end, fin, mss, serial, departs };
         self.recovery.on_new_data(cx, &view, flight, &left);
-        self.rtx.on_sent(start, payload);
         self.mark_committed(cx, committed);
     }
 
@@ -204,12 +201,14 @@ impl SendSide {
         self.recovery.end_new_first(&view)
     }
 
+    /// Whether [`end_burst`](Self::end_burst) has something to end.
+    pub(crate) fn has_burst(&self) -> bool {
+        self.cwnd_limited || self.recovery.has_burst() || self.pipe() >= self.cc.cwnd()
+    }
+
     /// Nothing more leaves now.
-    pub(super) fn end_burst(&mut self, cx: &Context, parts: &ConnParts) {
+    pub(crate) fn end_burst(&mut self, cx: &Context, parts: &ConnParts) {
         let waited = core::mem::take(&mut self.cwnd_limited);
-        if !waited && !self.recovery.has_burst() && self.pipe() < self.cc.cwnd() {
-            return;
-        }
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
         self.recovery.on_output_end(cx, &view, flight, waited);

@@ -122,8 +122,10 @@ pub(crate) struct SendSide {
     wscale: u8,
     /// Payload bytes of a full segment, the timestamp option already taken off.
     mss: u16,
+    /// The same towards this peer: what follows from `mss` and `max_wnd`.
+    smss: u16,
     /// Payload bytes of the largest packet that what lies below takes.
-    max_super_segment: u32,
+    max_super_segment: u16,
     /// Minshall's mark: the end of the last packet that was not a multiple of the MSS.
     sml: SeqNum,
     /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
@@ -213,7 +215,8 @@ impl SendSide {
             max_wnd: 0,
             wscale: 0,
             mss,
-            max_super_segment: largest.min(MAX_SUPER_SEGMENT) as u32,
+            smss: mss.max(1),
+            max_super_segment: largest.min(MAX_SUPER_SEGMENT) as u16,
             sml: iss,
             up: None,
             pushed: iss + 1,
@@ -291,6 +294,10 @@ impl SendSide {
     /// which the peer has acknowledged a part, what the last one still takes, and what is known of
     /// that many ranges in flight.
     pub(crate) fn held(&self) -> usize {
+        if self.rtx.bytes() + self.queue.len() == 0 && self.scoreboard.is_empty() {
+            // Lists that are empty keep no more than any connection may.
+            return self.queue.spare();
+        }
         let first = self.rtx.first_slice().or_else(|| self.queue.front());
         let before = first.map_or(0, |slice| slice.offset().min(MAX_CHUNK));
         let ranges = self.rtx.charge() + self.scoreboard.charge();

@@ -7,7 +7,6 @@
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
-use super::conn_parts::ConnParts;
 use super::limited::Limit;
 use super::recovery::RecoveryState;
 use super::segmentation::Windows;
@@ -48,8 +47,7 @@ pub(crate) struct Again {
 
 impl SendSide {
     /// Output is over: what belongs to one burst is forgotten.
-    pub(crate) fn end_output(&mut self, cx: &Context, parts: &ConnParts) {
-        self.end_burst(cx, parts);
+    pub(crate) fn end_output(&mut self) {
         self.was_idle = None;
         self.short_write = false;
         if core::mem::take(&mut self.cut_leaving) {
@@ -219,7 +217,8 @@ impl SendSide {
         ends.is_some_and(|unit| unit.push) || cut.force
     }
 
-    /// A packet of new data has left: its bytes move behind SND.NXT. Returns its numbers.
+    /// A packet of new data has left: its bytes move behind SND.NXT, and wait there to be
+    /// acknowledged. Returns its numbers.
     pub(crate) fn commit(&mut self, cut: &Cut) -> Committed {
         let start = self.nxt;
         let data_end = start + cut.len;
@@ -232,7 +231,8 @@ impl SendSide {
             self.sml = data_end;
         }
         let end = data_end + u32::from(cut.fin);
-        self.queue.skip(cut.len as usize);
+        let (rtx, mut at) = (&mut self.rtx, start);
+        self.queue.take(cut.len as usize, |slice| at = rtx.push(at, slice));
         self.nxt = end;
         // One push asks once; a write that fills several packets, only about the last of them.
         if !cut.behind {
@@ -240,7 +240,8 @@ impl SendSide {
         }
         self.stats.bytes_sent += u64::from(cut.len);
         let mss = u16::try_from(cut.mss).unwrap_or(u16::MAX);
-        Committed { start, end, mss, push, record: unit.is_some_and(|unit| unit.record) }
+        let record = unit.is_some_and(|unit| unit.record);
+        Committed { start, end, fin: cut.fin, mss, push, record }
     }
 
     /// Marks the range that has just been entered into the scoreboard.
@@ -304,6 +305,8 @@ pub(crate) struct Committed {
     pub(crate) start: SeqNum,
     /// One behind the last number, that of a FIN included.
     pub(crate) end: SeqNum,
+    /// The last number is our FIN.
+    pub(crate) fin: bool,
     /// Payload of each of its segments but the last.
     pub(crate) mss: u16,
     push: bool,
@@ -314,6 +317,6 @@ pub(crate) struct Committed {
 impl Committed {
     /// Of `[start, end)`.
     pub(super) fn of(start: SeqNum, end: SeqNum, mss: u16) -> Committed {
-        Committed { start, end, mss, push: false, record: false }
+        Committed { start, end, fin: false, mss, push: false, record: false }
     }
 }

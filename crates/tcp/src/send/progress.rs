@@ -40,6 +40,7 @@ impl SendSide {
     /// The path, the peer or an option says how long a segment may be.
     pub(crate) fn set_mss(&mut self, mss: u16) {
         self.mss = mss;
+        self.fit_segments();
     }
 
     /// How far our FIN is.
@@ -159,6 +160,7 @@ impl SendSide {
         self.nxt = first;
         self.forget_old_marks();
         self.max_wnd = self.wnd;
+        self.fit_segments();
     }
 
     /// An ACK that is not old arrived. MSG_MORE binds its own write only, and after an ACK there
@@ -243,6 +245,7 @@ use alloc::vec::Vec;
 impl SendSide {
     pub(crate) fn set_max_wnd(&mut self, bytes: u32) {
         self.max_wnd = bytes;
+        self.fit_segments();
     }
 
     pub(crate) fn set_departure(&mut self, at: Instant) {
@@ -280,7 +283,8 @@ impl SendSide {
         let start = self.nxt;
         self.nxt = start + data.len() as u32;
         let committed = Committed::of(start, self.nxt, self.segment_size());
-        self.on_sent(cx, parts, &committed, (serial, cx.now), data.clone());
+        self.rtx.on_sent(start, data.clone());
+        self.on_sent(cx, parts, &committed, (serial, cx.now));
     }
 
     /// As if the round trip of the handshake had been `rtt`, and nothing before.

@@ -75,16 +75,22 @@ impl RetransmitQueue {
 
     /// Appends what has just left for the first time, from `start` on.
     pub(crate) fn on_sent(&mut self, mut start: SeqNum, mut data: Slices) {
-        let pieces = &mut *self.pieces;
-        self.bytes += data.len();
         for slice in data.drain() {
-            let end = start + slice.len() as u32;
-            let merged = pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(&slice));
-            if !merged {
-                pieces.push_back(Piece { start, slice });
-            }
-            start = end;
+            start = self.push(start, slice);
         }
+    }
+
+    /// The same of one range. Returns where the next one begins.
+    #[inline]
+    pub(crate) fn push(&mut self, start: SeqNum, slice: Slice) -> SeqNum {
+        let pieces = &mut *self.pieces;
+        let len = slice.len();
+        self.bytes += len;
+        let merged = pieces.back_mut().is_some_and(|piece| piece.slice.try_merge(&slice));
+        if !merged {
+            pieces.push_back(Piece { start, slice });
+        }
+        start + len as u32
     }
 
     /// Gives back everything below `ack`.

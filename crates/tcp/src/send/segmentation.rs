@@ -21,6 +21,7 @@ pub(crate) struct Windows {
 
 impl Windows {
     /// What both windows let go.
+    #[inline]
     pub(crate) fn open(&self) -> u32 {
         self.quota.min(self.usable)
     }
@@ -33,6 +34,7 @@ impl Windows {
 
     /// Bytes that a packet may have by the congestion window, if what lies below takes `largest`:
     /// two packets at least share the window, so that ACKs keep coming (as on Linux).
+    #[inline]
     fn shared(&self, largest: u32) -> u32 {
         largest.max(self.mss).min((self.cwnd / 2).max(self.mss))
     }
@@ -45,6 +47,7 @@ impl Windows {
 
     /// Whole segments that the next packet may have, whatever waits, if what lies below takes
     /// `largest` bytes.
+    #[inline]
     pub(crate) fn next_packet(&self, largest: u32) -> u32 {
         let most = self.shared(largest).min(self.quota);
         most - most % self.mss
@@ -53,6 +56,7 @@ impl Windows {
 
 impl SendSide {
     /// The windows of now.
+    #[inline]
     pub(crate) fn windows(&self) -> Windows {
         let mss = self.effective_mss();
         Windows {

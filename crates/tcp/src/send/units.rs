@@ -65,13 +65,14 @@ impl Units {
     }
 
     /// The first one.
-    pub(crate) fn front(&self) -> Option<Unit> {
-        self.0.front().copied()
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&Unit> {
+        self.0.front()
     }
 
     /// The last one.
-    pub(crate) fn back(&self) -> Option<Unit> {
-        self.0.back().copied()
+    pub(crate) fn back(&self) -> Option<&Unit> {
+        self.0.back()
     }
 
     /// Where the last one begins, if it is not the first.
@@ -105,12 +106,13 @@ impl Units {
     /// as they may join. A unit that joins as a whole brings its marks.
     pub(crate) fn top_up(&mut self, nxt: SeqNum, most: u32) {
         let Some(units) = self.0.leased() else { return };
-        while let (Some(first), Some(next)) = (units.front().copied(), units.get(1).copied()) {
+        while let (Some(first), Some(next)) = (units.front(), units.get(1)) {
             let room = most.saturating_sub(first.end.since(nxt));
-            if room == 0 || !first.joins(&next) {
+            if room == 0 || !first.joins(next) {
                 return;
             }
             let whole = next.end.since(first.end) <= room;
+            let first = *first;
             if whole {
                 units.pop_front();
             }
@@ -125,18 +127,20 @@ impl Units {
 
     /// Everything below `nxt` has left. Returns the unit that ended there, if one did.
     pub(crate) fn on_sent(&mut self, nxt: SeqNum) -> Option<Unit> {
-        let first = self.front().filter(|first| first.end <= nxt)?;
-        debug_assert_eq!(first.end, nxt, "a packet holds bytes of two units");
+        let end = self.front().map(|first| first.end).filter(|&end| end <= nxt)?;
+        debug_assert_eq!(end, nxt, "a packet holds bytes of two units");
         self.0.pop_front()
     }
 
     /// Output is done: what has not left by now waits like everything else. Those that were leaving
     /// need not be the first, since what waited before them may be held.
+    #[inline]
     pub(crate) fn settle(&mut self) {
         self.0.iter_mut().for_each(|unit| unit.leaving = false);
     }
 
     /// Gives spare room back.
+    #[inline]
     pub(crate) fn release(&mut self) {
         if let Some(units) = self.0.leased() {
             units.shrink_to(KEPT);

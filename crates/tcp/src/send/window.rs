@@ -49,7 +49,10 @@ impl SendSide {
     /// The peer's window, in bytes, from the segment `seq` that acknowledges `ack`.
     pub(crate) fn take_window(&mut self, wnd: u32, seq: SeqNum, ack: SeqNum) {
         self.wnd = wnd;
-        self.max_wnd = self.max_wnd.max(wnd);
+        if self.max_wnd < wnd {
+            self.max_wnd = wnd;
+            self.fit_segments();
+        }
         self.confirm_window(seq, ack);
     }
 
@@ -115,18 +118,22 @@ impl SendSide {
     /// ever offered, so that two segments fit (RFC 9293, section
     /// 3.8.6.2.1 calls the fraction Fs).
     pub(crate) fn effective_mss(&self) -> u32 {
-        let mss = u32::from(self.mss).max(1);
-        match self.max_wnd {
-            0 => mss,
-            small @ 1..=SMALL_WINDOW => mss.min(small.max(LEAST_SEGMENT)),
-            window => mss.min(window / 2),
-        }
+        self.smss.into()
+    }
+
+    /// The MSS, or the largest window of the peer, is another one.
+    pub(super) fn fit_segments(&mut self) {
+        let most = match self.max_wnd {
+            0 => u32::MAX,
+            small @ 1..=SMALL_WINDOW => small.max(LEAST_SEGMENT),
+            window => window / 2,
+        };
+        self.smss = self.mss.max(1).min(u16::try_from(most).unwrap_or(u16::MAX));
     }
 
     /// [`effective_mss`](Self::effective_mss) as the ranges of the retransmit queue keep it.
     pub(crate) fn segment_size(&self) -> u16 {
-        // It is never above `mss`.
-        u16::try_from(self.effective_mss()).unwrap_or(self.mss)
+        self.smss
     }
 
     /// SEG.SEQ of a segment without data: SND.NXT, or the edge if the peer moved it left of that,
@@ -148,7 +155,7 @@ mod tests {
         snd.una = SeqNum(u32::MAX - 99);
         snd.nxt = snd.una + in_flight;
         snd.wnd = wnd;
-        snd.max_wnd = wnd;
+        snd.set_max_wnd(wnd);
         snd
     }
 

@@ -151,21 +151,22 @@ impl WriteQueue {
         taken
     }
 
-    /// The next `len` bytes have left.
-    pub(crate) fn skip(&mut self, mut len: usize) {
+    /// The next `len` bytes have left: each of their ranges goes to `to`.
+    pub(crate) fn take(&mut self, mut len: usize, mut to: impl FnMut(Slice)) {
         self.len -= len;
         let slices = &mut self.held.slices;
         while let Some(first) = slices.front_mut().filter(|_| len > 0) {
             if first.len() > len {
-                first.advance(len);
+                to(first.split_to(len));
                 break;
             }
             len -= first.len();
-            slices.pop_front();
+            slices.pop_front().into_iter().for_each(&mut to);
         }
     }
 
     /// Gives the current chunk and spare room back: nothing is outstanding.
+    #[inline]
     pub(crate) fn release(&mut self) {
         debug_assert!(self.is_empty());
         if let Some(held) = self.held.leased() {

@@ -433,9 +433,9 @@ impl Trace {
 
     fn input_marked(&mut self, repr: TcpRepr, data: &[u8], ecn: Ecn) {
         let payload = self.pool.copy_from(data).into();
-        let seg = Segment { repr, payload, segs: 1, ecn };
+        let mut seg = Segment { repr, payload, segs: 1, ecn };
         let arrival = Arrival { reader: self.reader, ..Arrival::default() };
-        self.call(|conn, cx| conn.handle(cx, Input::Segment(seg, arrival)));
+        self.call(|conn, cx| conn.handle(cx, Input::Segment(&mut seg, arrival)));
     }
 
     /// The peer sends a segment. The window is the last one named unless the line names one.

@@ -364,8 +364,8 @@ impl Pair {
             let first = self.wire.iter().filter(due).map(|packet| (packet.at, packet.order)).min();
             let Some(first) = first else { return };
             let place = self.wire.iter().position(|packet| (packet.at, packet.order) == first);
-            let packet = self.wire.swap_remove(place.expect("it was just found"));
-            self.call(packet.to, |conn, cx| conn.handle_segment(cx, packet.seg));
+            let mut packet = self.wire.swap_remove(place.expect("it was just found"));
+            self.call(packet.to, |conn, cx| conn.handle_segment(cx, &mut packet.seg));
         }
     }
 

@@ -263,9 +263,9 @@ impl Bottleneck {
     }
 
     fn arrive(&mut self, repr: TcpRepr) {
-        let seg =
+        let mut seg =
             Segment { repr, payload: Pool::new().copy_from(&[]).into(), segs: 1, ecn: Ecn::NotEct };
-        self.call(|conn, cx| conn.handle_segment(cx, seg));
+        self.call(|conn, cx| conn.handle_segment(cx, &mut seg));
     }
 
     /// `TCP_INFO`.

@@ -68,10 +68,10 @@ fn open(config: &Config, options: TcpOptions, delay: Duration) -> (TcpRepr, Conn
     assert_eq!((answer.seq, answer.ack), (COOKIE, IRS + 1));
     let stamps = answer.options.timestamps.map(|t| Timestamps { val: 78, ecr: t.val });
     let options = TcpOptions { timestamps: stamps, ..TcpOptions::default() };
-    let ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, options);
+    let mut ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, options);
     let cx = Context { now: now + delay, ..cx };
     let mut conn = Connection::accept_cookie(&cx, params(20), &ack, mss).unwrap();
-    conn.handle_segment(&cx, ack);
+    conn.handle_segment(&cx, &mut ack);
     assert_eq!(conn.state(), State::Established);
     assert!(conn.poll_transmit(&cx).is_none());
     (answer, conn)
@@ -164,7 +164,7 @@ proptest! {
         segment.repr.window = window;
         let params = OpenParams { iss: SeqNum(ack) - 1, ..params(40) };
         if let Some(mut conn) = Connection::accept_cookie(&cx, params, &segment, mss) {
-            conn.handle_segment(&cx, segment);
+            conn.handle_segment(&cx, &mut segment);
             prop_assert_eq!(conn.state(), State::Established);
         }
     }
@@ -177,9 +177,9 @@ fn a_listener_that_waits_for_data_takes_a_bare_ack_with_a_cookie() {
     let cx = Context { now, below: Below::default(), config: &config, counters: &counters };
     let options = Options { defer_accept: 3, ..Options::default() };
     let params = OpenParams { options: options.into(), ..params(20) };
-    let ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, TcpOptions::default());
+    let mut ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, TcpOptions::default());
     let mut conn = Connection::accept_cookie(&cx, params, &ack, 0).unwrap();
-    conn.handle_segment(&cx, ack);
+    conn.handle_segment(&cx, &mut ack);
     // Nothing would ever end it otherwise: its SYN-ACK is not sent again, and has no timer.
     assert_eq!(conn.state(), State::Established);
 }

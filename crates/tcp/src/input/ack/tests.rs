@@ -127,10 +127,10 @@ impl Trace {
     }
 
     fn deliver(&mut self, repr: TcpRepr) {
-        let seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
+        let mut seg = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
         let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
-        self.conn.handle_segment(&cx, seg);
+        self.conn.handle_segment(&cx, &mut seg);
         self.conn.snd.check_invariants();
     }
 
@@ -182,7 +182,10 @@ impl Trace {
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
         let parts = self.conn.conn_parts(&cx);
         self.conn.snd.end_new_first(&cx, &parts);
-        self.conn.snd.end_output(&cx, &parts);
+        if self.conn.snd.has_burst() {
+            self.conn.snd.end_burst(&cx, &parts);
+        }
+        self.conn.snd.end_output();
         self.conn.sync_retransmission_timer();
         sent
     }
@@ -194,6 +197,9 @@ impl Trace {
             let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
+            if !self.conn.snd.may_send_again() {
+                return sent;
+            }
             let (parts, largest) = (self.conn.conn_parts(&cx), self.conn.largest_packet(cx.config));
             let (start, end) = match self.conn.snd.next_retransmission(&cx, &parts, largest) {
                 NextRetransmission::None | NextRetransmission::Below => return sent,

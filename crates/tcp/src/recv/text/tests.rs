@@ -93,8 +93,8 @@ fn a_fin_waits_for_the_data_before_it() {
     assert_eq!(effects, TextEffects { taken: true, readable: true, fin: true });
     assert_eq!(alone.next(), 602);
     assert!(alone.rcv.fin_taken());
-    let late = alone.text(1, 501);
-    alone.with(|rcv, cx| rcv.on_text_after_fin(cx, &late));
+    let mut late = alone.segment(1, 501);
+    alone.with(|rcv, cx| rcv.on_text_after_fin(cx, &Text::of(&mut late)));
     assert_eq!(alone.ack(), (602, std::vec![(1, 501)]));
 }
 
@@ -134,9 +134,9 @@ fn nobody_reads_what_comes_after_close() {
     let mut alone = Alone::open();
     alone.recv(1, 501);
     assert!(alone.rcv.close(), "something was not read");
-    assert!(!alone.rcv.is_for_nobody(&alone.text(1, 501)), "a repetition");
-    assert!(alone.rcv.is_for_nobody(&alone.text(1, 502)));
-    assert!(!alone.rcv.is_for_nobody(&alone.text(501, 501)));
+    assert!(!alone.rcv.is_for_nobody(&Text::of(&mut alone.segment(1, 501))), "a repetition");
+    assert!(alone.rcv.is_for_nobody(&Text::of(&mut alone.segment(1, 502))));
+    assert!(!alone.rcv.is_for_nobody(&Text::of(&mut alone.segment(501, 501))));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 
 use super::super::scoreboard::{Arrivals, LossKind, SentRange, dsack};
-use super::loss_probe::ProbeAck;
+use super::loss_probe::{ProbeAck, ProbeFlight};
 use super::rack::Rack;
 use super::run::{BelievedDsack, Newest, Run};
 use super::undo::{Undo, is_before};
@@ -18,6 +18,7 @@ use crate::time::{Instant, Nanos};
 
 impl Recovery {
     /// A segment with an acceptable ACK field came.
+    #[inline]
     pub(crate) fn on_ack(
         &mut self,
         cx: &Context,
@@ -47,6 +48,7 @@ impl Recovery {
 }
 
 impl Run<'_> {
+    #[inline]
     fn take_ack(&mut self, ack: &AckView) {
         // 2.
         if self.facts.advanced {
@@ -139,10 +141,14 @@ impl Run<'_> {
     }
 
     /// Step 4, SACK and DSACK.
+    #[inline]
     fn take_sack(&mut self, ack: &AckView) {
-        if !self.conn.sack || ack.blocks.is_empty() {
-            return;
+        if self.conn.sack && !ack.blocks.is_empty() {
+            self.take_blocks(ack);
         }
+    }
+
+    fn take_blocks(&mut self, ack: &AckView) {
         let dsack = self.take_dsack(ack);
         let bounds = (self.facts.una, self.conn.nxt);
         let limit = self.conn.most_ranges;
@@ -264,17 +270,23 @@ impl Run<'_> {
     }
 
     /// Step 7 (section 8, the last rows).
+    #[inline]
     fn take_answer_of_probe(&mut self, ack: SeqNum) {
         let named = self.facts.dsack == BelievedDsack::OfProbe;
         let plain_duplicate = self.facts.duplicates.is_some() && !self.facts.sacked.sacked;
         let answer = ProbeAck { ack, named, plain_duplicate };
         if let Some(flight) = self.rec.probe.on_ack(answer) {
-            self.tell_tail_loss(flight);
-            self.cx.counters.bump(Counter::TcpLossProbeRecovery);
-            self.begin_reduction();
-            self.lower_cwnd_to_ssthresh();
-            self.settle();
+            self.on_repair_by_probe(flight);
         }
+    }
+
+    #[cold]
+    fn on_repair_by_probe(&mut self, flight: ProbeFlight) {
+        self.tell_tail_loss(flight);
+        self.cx.counters.bump(Counter::TcpLossProbeRecovery);
+        self.begin_reduction();
+        self.lower_cwnd_to_ssthresh();
+        self.settle();
     }
 
     /// Step 10: a window has opened again while probes of it had backed off.

@@ -113,6 +113,7 @@ impl LossProbe {
     }
 
     /// An ACK came (RFC 8985, section 7.4). Returns what the probe left with if it repaired a loss.
+    #[inline]
     pub(super) fn on_ack(&mut self, ack: ProbeAck) -> Option<ProbeFlight> {
         let out = self.out.filter(|out| out.end_seq <= ack.ack)?;
         let repaired = out.kind == Probe::Old && !ack.named && out.end_seq < ack.ack;

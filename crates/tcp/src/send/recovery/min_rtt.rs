@@ -40,9 +40,11 @@ impl MinRtt {
     /// Takes a sample.
     pub(super) fn update(&mut self, now: Instant, rtt: Nanos, window: Nanos) {
         let rtt = rtt.as_nanos();
-        let before = self.kept.len();
-        self.kept.retain(|sample| sample.rtt < rtt);
-        let undercut = self.kept.len() < before;
+        let mut undercut = false;
+        while self.kept.last().is_some_and(|longest| rtt <= longest.rtt) {
+            self.kept.pop();
+            undercut = true;
+        }
         if undercut || self.is_due(now, window) {
             self.kept.push(Sample { at: now, rtt });
         }

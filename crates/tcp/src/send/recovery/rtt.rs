@@ -159,8 +159,11 @@ impl RttEstimator {
 
     /// The timeout (RFC 6298: RTO), with backoff.
     pub(crate) fn rto(&self, config: &Config) -> Nanos {
-        let base = self.rto_without_backoff(config).as_nanos();
-        let rto = base.saturating_mul(1 << self.backoff);
+        let base = self.rto_without_backoff(config);
+        if self.backoff == 0 {
+            return base;
+        }
+        let rto = base.as_nanos().saturating_mul(1 << self.backoff);
         Nanos::from_nanos(rto).min(self.bounds(config).max)
     }
 

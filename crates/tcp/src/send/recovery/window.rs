@@ -199,11 +199,16 @@ impl Run<'_> {
 impl Flight<'_> {
     /// Tells which ranges were marked lost, if the controller asks. `delivered` segments were
     /// delivered so far.
+    #[inline]
     pub(crate) fn tell_losses(&mut self, now: Instant, delivered: u32) {
         if self.cc.wants_losses() {
-            for range in self.board.take_losses() {
-                self.cc.on_lost(&Lost { now, delivered, range });
-            }
+            self.tell_each_loss(now, delivered);
+        }
+    }
+
+    fn tell_each_loss(&mut self, now: Instant, delivered: u32) {
+        for range in self.board.take_losses() {
+            self.cc.on_lost(&Lost { now, delivered, range });
         }
     }
 }

@@ -68,6 +68,7 @@ impl Delivered {
     }
 
     /// `segs` wire segments of `range` are acknowledged cumulatively.
+    #[inline]
     pub(super) fn note_acked(&mut self, range: &SentRange, segs: u32, told: &mut impl Arrivals) {
         if range.retransmissions > 0 {
             self.retransmitted = true;

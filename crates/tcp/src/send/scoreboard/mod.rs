@@ -132,6 +132,7 @@ impl Scoreboard {
     }
 
     /// Segments taken to be in flight (RFC 6675: `pipe`).
+    #[inline]
     pub(crate) fn pipe(&self) -> u32 {
         let sums = self.ranges.sums();
         (sums.packets_out + sums.retrans_out).saturating_sub(self.sacked_out() + sums.lost_out)
@@ -213,6 +214,7 @@ impl Scoreboard {
     }
 
     /// The sample of the rate of delivery that an ACK gives, once all its marks are set.
+    #[inline]
     pub(crate) fn sample_rate(&mut self, ack: &AckTotals) -> Option<RateSample> {
         self.rate.on_ack(ack, self.lost.congestion)
     }
@@ -275,15 +277,16 @@ impl Scoreboard {
         arrivals: &mut impl Arrivals,
     ) -> Delivered {
         let mut delivered = Delivered::default();
-        while let Some((first, segs)) = self.ranges.pop_below(ack) {
+        while let Some((first, segs)) = self.ranges.first_below(ack) {
             delivered.acked += ack.min(first.end).since(first.start);
             delivered.acked_segs += segs;
             if segs > 0 {
                 if !first.sacked {
-                    self.rate.on_delivered(&first);
+                    self.rate.on_delivered(first);
                 }
-                delivered.note_acked(&first, segs, arrivals);
+                delivered.note_acked(first, segs, arrivals);
             }
+            self.ranges.take_first_below(ack, segs);
         }
         if self.ranges.is_empty() {
             self.ranges.shrink();

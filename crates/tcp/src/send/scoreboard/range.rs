@@ -132,6 +132,11 @@ impl SentRange {
         self.data_len().div_ceil(u32::from(self.mss.max(1))).max(1)
     }
 
+    /// Those of them that lie behind `start`, which is inside.
+    pub(super) fn segs_from(&self, start: SeqNum) -> u32 {
+        SentRange { start, ..*self }.segs()
+    }
+
     /// Whether it waits to be sent again.
     pub(crate) fn wants_retransmission(&self) -> bool {
         self.lost && !self.resent

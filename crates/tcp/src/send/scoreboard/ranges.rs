@@ -191,6 +191,7 @@ impl Ranges {
         }
     }
 
+    #[inline]
     pub(super) fn sums(&self) -> Sums {
         self.sums
     }
@@ -200,11 +201,13 @@ impl Ranges {
         self.fresh.len() + self.known.as_ref().map_or(0, |known| known.len())
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         // A range is one segment at least.
         self.sums.packets_out == 0
     }
 
+    #[inline]
     pub(super) fn front(&self) -> Option<&SentRange> {
         self.visit();
         self.known.as_ref().and_then(|known| known.front()).or_else(|| self.fresh.front())
@@ -278,6 +281,7 @@ impl Ranges {
     }
 
     /// Appends what has left for the first time.
+    #[inline]
     pub(super) fn push(&mut self, range: SentRange) {
         if self.fresh.back().is_some_and(|last| range.sent_at < last.sent_at) {
             // A departure time was taken back: the order of leaving is another one than that of
@@ -288,33 +292,32 @@ impl Ranges {
         self.fresh.push_back(range);
     }
 
-    /// Takes off what lies below `ack` of the first range. Returns the range as it was, and how
-    /// many wire segments have gone.
+    /// The first range, if it begins below `ack`, and how many wire segments of it lie there.
     #[inline]
-    pub(super) fn pop_below(&mut self, ack: SeqNum) -> Option<(SentRange, u32)> {
+    pub(super) fn first_below(&self, ack: SeqNum) -> Option<(&SentRange, u32)> {
+        let first = self.front().filter(|first| first.start < ack)?;
+        let left = if first.end <= ack { 0 } else { first.segs_from(ack) };
+        Some((first, first.segs() - left))
+    }
+
+    /// Takes off what [`first_below`](Self::first_below) found.
+    #[inline]
+    pub(super) fn take_first_below(&mut self, ack: SeqNum, segs: u32) {
         if self.known.is_some() {
-            return self.pop_known_below(ack);
+            return self.take_known_below(ack, segs);
         }
-        self.visit();
-        let fresh = self.fresh.leased()?;
-        let first = fresh.front_mut().filter(|first| first.start < ack)?;
-        let (whole, mut segs) = (*first, first.segs());
-        if whole.end <= ack {
-            fresh.pop_front();
-        } else {
-            first.start = ack;
-            segs -= first.segs();
+        let Some(fresh) = self.fresh.leased() else { return };
+        match fresh.front_mut() {
+            Some(first) if ack < first.end => first.start = ack,
+            _ => drop(fresh.pop_front()),
         }
         // No mark is set on what is fresh.
         self.sums.packets_out -= segs;
-        Some((whole, segs))
     }
 
-    fn pop_known_below(&mut self, ack: SeqNum) -> Option<(SentRange, u32)> {
-        self.visit();
-        let known = self.known.as_deref_mut()?;
-        let first = *known.front().filter(|first| first.start < ack)?;
-        let mut segs = first.segs();
+    fn take_known_below(&mut self, ack: SeqNum, segs: u32) {
+        let Some(known) = self.known.as_deref_mut() else { return };
+        let Some(&first) = known.front() else { return };
         if first.end <= ack {
             known.remove(&first);
             if known.len() == 0 {
@@ -323,13 +326,12 @@ impl Ranges {
         } else if let Some(place) = known.tree(first.sacked).get_mut(&End(first.end)) {
             // Neither its key nor its place in time changes.
             place.start = ack;
-            segs -= place.segs();
         }
         self.sums.sub(&first, segs);
-        Some((first, segs))
     }
 
     /// Nothing is left: gives back what a long queue took.
+    #[inline]
     pub(super) fn shrink(&mut self) {
         if let Some(fresh) = self.fresh.leased() {
             fresh.shrink_to(KEPT);

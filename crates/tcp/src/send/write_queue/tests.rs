@@ -28,7 +28,7 @@ fn a_chunk_fits_the_write() {
         queue.append(&pool, &std::vec![0; len], 0);
         assert_eq!(pool.stats().in_use_bytes, chunk, "{len}");
         assert_eq!(queue.peek(len).len(), len);
-        queue.skip(len);
+        queue.take(len, drop);
         queue.release();
         assert_eq!(pool.stats().in_use_bytes, 0);
     }
@@ -56,8 +56,11 @@ proptest! {
             let count = queue.contiguous(take.min(queue.len()));
             // Chunks grow, so that a packet always holds much more than a segment.
             prop_assert!(count == take.min(queue.len()) || count >= 4096);
-            prop_assert_eq!(bytes(&queue.peek(count)), model.drain(..count).collect::<Vec<u8>>());
-            queue.skip(count);
+            let peeked = bytes(&queue.peek(count));
+            prop_assert_eq!(&peeked, &model.drain(..count).collect::<Vec<u8>>());
+            let mut taken = Vec::new();
+            queue.take(count, |slice| taken.extend_from_slice(&slice));
+            prop_assert_eq!(taken, peeked);
             prop_assert_eq!(queue.len(), model.len());
             queue.check_invariants();
         }
