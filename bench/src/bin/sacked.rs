@@ -139,9 +139,9 @@ impl Sender {
         (&mut self.conn, Context { now: self.now, below: below(), config, counters })
     }
 
-    fn take(&mut self, segment: Segment) {
+    fn take(&mut self, mut segment: Segment) {
         let (conn, cx) = self.parts();
-        conn.handle(&cx, Input::Segment(segment, Arrival::default()));
+        conn.handle(&cx, Input::Segment(&mut segment, Arrival::default()));
         self.send();
     }
 

@@ -527,7 +527,7 @@ impl Engine for Side {
         let reader = if self.reader_waits { tcp::Reader::Waiting } else { tcp::Reader::Absent };
         let arrival = tcp::Arrival { batch, reader };
         let waits = self.with(at, batched, |conn, cx| {
-            let due = conn.handle(cx, tcp::Input::Segment(segment(arrived), arrival));
+            let due = conn.handle(cx, tcp::Input::Segment(&mut segment(arrived), arrival));
             due == tcp::OutputDue::EndOfBatch
         });
         (String::new(), waits)
