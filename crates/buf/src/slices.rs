@@ -129,16 +129,17 @@ impl Slices {
     /// If `count` exceeds the length.
     #[must_use]
     pub fn split_to(&mut self, count: usize) -> Slices {
-        let taken = match self.parts.first() {
+        match self.parts.first_mut() {
             Some(first) if count < first.len() => {
-                let mut taken = first.clone();
-                taken.truncate(count);
-                taken.into()
+                self.len -= count;
+                first.split_to(count).into()
             }
-            _ => self.range(0, count),
-        };
-        self.advance(count);
-        taken
+            _ => {
+                let taken = self.range(0, count);
+                self.advance(count);
+                taken
+            }
+        }
     }
 
     /// Keeps the first `len` bytes; no effect if it is shorter already.

@@ -95,6 +95,20 @@ fn ranges_of_a_payload_hold_the_right_bytes() {
 }
 
 #[test]
+fn the_front_of_a_payload_is_taken_out() {
+    let pool = Pool::new();
+    for cut in 0..=10 {
+        let mut rest = Slices::new();
+        for part in [&b"0123"[..], b"45", b"6789"] {
+            rest.push(pool.copy_from(part)).unwrap();
+        }
+        let front = rest.split_to(cut);
+        assert_eq!((front.len(), rest.len()), (cut, 10 - cut));
+        assert_eq!([flat(&front), flat(&rest)].concat(), b"0123456789");
+    }
+}
+
+#[test]
 fn slices_cross_threads_while_the_writer_goes_on() {
     let pool = Pool::new();
     let mut writer = pool.chunk(4096);

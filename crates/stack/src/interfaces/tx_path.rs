@@ -652,7 +652,7 @@ impl Half {
         let is_ready = |packet: &mut Packet| {
             (takes_all || takes_whole(caps, packet)) && (caps.tx_checksum || checksum::fill(packet))
         };
-        if staged.is_empty() && raw.iter_mut().all(is_ready) {
+        if staged.is_empty() && (0..raw.len()).all(|at| is_ready(&mut raw[at])) {
             // They change places, and no packet is moved.
             std::mem::swap(staged, raw);
             return;

@@ -10,10 +10,21 @@ use crate::packet::{ChecksumState, Packet};
 /// The two addresses are taken as they lie in the IP header.
 #[inline]
 pub(crate) fn pseudo_header(front: &[u8], layout: &Layout, len: usize) -> Sum {
-    let addresses = if layout.version == 4 { &front[12..20] } else { &front[8..40] };
-    let mut sum = checksum::sum(addresses);
-    sum.add_bytes(&pseudo_tail(layout.protocol, len));
-    sum
+    if layout.version == 4 {
+        of_addresses::<8, 16>(&front[12..20], layout.protocol, len)
+    } else {
+        of_addresses::<32, 40>(&front[8..40], layout.protocol, len)
+    }
+}
+
+/// The sum of a pseudo-header, with the `N` bytes of both addresses. What is behind them is put in
+/// an order whose sum is the same for both versions, and adds up to `M` bytes with them.
+#[inline]
+fn of_addresses<const N: usize, const M: usize>(both: &[u8], protocol: u8, len: usize) -> Sum {
+    let mut bytes = [0; M];
+    bytes[..N].copy_from_slice(both);
+    bytes[N..].copy_from_slice(&pseudo_tail(protocol, len));
+    checksum::sum(&bytes)
 }
 
 /// What a pseudo-header has behind the addresses, as bytes whose sum is the same for both versions.
@@ -26,20 +37,15 @@ pub(crate) fn pseudo_tail(protocol: u8, len: usize) -> [u8; 8] {
 /// The sum of the bytes of `packet` from `from` to `to`.
 #[inline]
 fn sum_range(packet: &Packet, from: usize, to: usize) -> Sum {
-    if let ([], [only]) = (packet.head.as_slice(), packet.payload.parts()) {
-        return checksum::sum(&only[from..to]);
-    }
-    let mut sum = Sum::new();
-    let (mut from, mut to) = (from, to);
-    let mut add = |part: &[u8]| {
+    let head = packet.head.as_slice();
+    let in_head = |at: usize| at.min(head.len());
+    let mut sum = checksum::sum(&head[in_head(from)..in_head(to)]);
+    let (mut from, mut to) = (from - in_head(from), to - in_head(to));
+    for part in packet.payload.parts() {
         let (start, end) = (from.min(part.len()), to.min(part.len()));
-        if start < end {
-            sum.add_bytes(&part[start..end]);
-        }
+        sum.add_bytes(&part[start..end]);
         (from, to) = (from - start, to - end);
-    };
-    add(&packet.head);
-    packet.payload.parts().iter().for_each(|part| add(part));
+    }
     sum
 }
 

@@ -19,6 +19,8 @@ thread_local! {
     /// owns nothing any more, because the drop of what an application has written by reference is
     /// the application's code.
     static REMAINS: Cell<Option<Remains>> = const { Cell::new(None) };
+    /// There may be some. It has no destructor, so that a look at it costs next to nothing.
+    static ANY_REMAINS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a panic has left.
@@ -45,8 +47,8 @@ pub(crate) fn drop_caught<T>(value: T) {
 /// Call before catching panics: what an earlier panic left does not belong to the next.
 #[inline]
 pub(crate) fn clear_remains() {
-    if let Ok(Some(remains)) = REMAINS.try_with(Cell::take) {
-        drop_caught(remains);
+    if ANY_REMAINS.take() {
+        drop_caught(REMAINS.try_with(Cell::take));
     }
 }
 
@@ -127,6 +129,7 @@ impl Endpoint {
         let broken = inner.replace(ended);
         let parts = Box::new((broken, inner.prequeue.take(), self.backlog().clear()));
         let remains = Remains { of: known_by(self), _parts: parts };
+        ANY_REMAINS.set(true);
         let before = REMAINS.try_with(|cell| cell.replace(Some(remains)));
         drop_caught(before);
     }

@@ -8,6 +8,7 @@ use crate::interfaces::interface::{Interface, InterfaceStatus};
 use crate::interfaces::tx_path::discards;
 use crate::interfaces::tx_path::{Around, Turn};
 use crate::kick::Kick;
+use crate::policies::sysctl::Settings;
 use crate::qdisc::fq::FqStats;
 use crate::qdisc::{Kind, KindError, QdiscStats};
 use crate::stack::Stack;
@@ -99,12 +100,11 @@ impl Stack {
         self.kick_of(interface).kick();
     }
 
-    /// Gives an interface the default discipline if it has changed and it was given no other.
-    fn follow_default_qdisc(&self, work: &Work<'_>, interface: &Interface) {
-        let default = work.settings.default_qdisc;
-        let differs = interface.tx().keeps_departures() != default.keeps_departures();
-        if differs && !interface.has_chosen_qdisc() {
-            let name = default.name();
+    /// Gives interfaces the default discipline if it has changed and they were given no other.
+    #[cold]
+    fn follow_default_qdisc(&self, work: &Work<'_>) {
+        for interface in self.interfaces.iter().filter(|each| is_behind(each, &work.settings)) {
+            let name = work.settings.default_qdisc.name();
             let kind = Kind::parse(name, interface.mtu()).unwrap_or(Kind::PFIFO);
             self.change_qdisc(interface, work.now, kind);
         }
@@ -124,7 +124,9 @@ impl Stack {
     pub(crate) fn pump_devices(&self, work: &Work<'_>) -> bool {
         let mut worked = false;
         for interface in self.interfaces.of(work.home()) {
-            self.follow_default_qdisc(work, interface);
+            if is_behind(interface, &work.settings) {
+                self.follow_default_qdisc(work);
+            }
             if interface.tx().has_work(work.now) {
                 worked |= self.work_at(work, interface, Turn::Poll) > 0;
             }
@@ -155,4 +157,11 @@ impl Stack {
         let status = |each: &Interface| each.status(routes.addresses_of(each.index()));
         self.interfaces.iter().map(status).collect()
     }
+}
+
+/// Whether the default discipline has changed, and the interface was given no other.
+#[inline]
+fn is_behind(interface: &Interface, settings: &Settings) -> bool {
+    interface.tx().keeps_departures() != settings.default_qdisc.keeps_departures()
+        && !interface.has_chosen_qdisc()
 }

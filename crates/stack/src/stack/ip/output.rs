@@ -302,18 +302,20 @@ pub(crate) fn ecn_of(tos: u8) -> Ecn {
 
 #[inline]
 pub(crate) fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
-    let mut sum = match (ip.src, ip.dst) {
+    match (ip.src, ip.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let mut sum = checksum::sum(&src.octets());
-            sum.add_bytes(&dst.octets());
-            sum
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&src.octets());
+            bytes[4..8].copy_from_slice(&dst.octets());
+            bytes[8..].copy_from_slice(&pseudo_tail(ip.protocol, len));
+            checksum::sum(&bytes)
         }
         (src, dst) => {
-            let mut sum = checksum::sum(&to_v6(src).octets());
-            sum.add_bytes(&to_v6(dst).octets());
-            sum
+            let mut bytes = [0; 40];
+            bytes[..16].copy_from_slice(&to_v6(src).octets());
+            bytes[16..32].copy_from_slice(&to_v6(dst).octets());
+            bytes[32..].copy_from_slice(&pseudo_tail(ip.protocol, len));
+            checksum::sum(&bytes)
         }
-    };
-    sum.add_bytes(&pseudo_tail(ip.protocol, len));
-    sum
+    }
 }
