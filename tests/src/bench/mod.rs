@@ -5,8 +5,8 @@
 //! are compared as a ratio; the table shows medians and the spread of the ratios.
 //!
 //! The kernel's sockets use CUBIC, set on each socket, whatever the host prefers. All happens in
-//! namespaces that are removed at the end. Nothing of the host is changed, but for one row: steering
-//! by flow needs a table that the whole machine has in common, which is put back.
+//! namespaces that are removed at the end. Nothing of the host is changed, but for one row:
+//! steering by flow needs a table that the whole machine has in common, which is put back.
 
 mod attacks;
 mod latency;
