@@ -567,7 +567,7 @@ impl World {
         let to = from.other();
         for _ in 0..count {
             let Some(packet) = self.sides[from.index()].flight.pop_front() else { break };
-            let segment = packet.whole();
+            let mut segment = packet.whole();
             let open = |conn: &Connection| conn.state() != State::Closed;
             if !self.sides[to].conn.as_ref().is_some_and(open) {
                 self.deliver(to, segment);
