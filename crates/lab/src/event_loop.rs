@@ -27,8 +27,8 @@ pub const TURN_BYTES: usize = 512 * 1024;
 /// The same while others run, too. `cargo xtask bench latency` shows what they wait.
 pub const SHARED_TURN_BYTES: usize = 64 * 1024;
 
-/// Rounds in which nobody else has run, until a task counts as the only one.
-const ROUNDS_ALONE: u32 = 64;
+/// How long nobody else has run until a task counts as the only one.
+const TIME_ALONE: Duration = Duration::from_millis(100);
 
 /// Bytes of the buffer that the tasks of a loop share.
 pub const SCRATCH_BYTES: usize = 256 * 1024;
@@ -115,24 +115,20 @@ pub struct EventLoop {
 /// Whether one task has the loop for itself.
 #[derive(Debug, Default)]
 struct Company {
-    /// The token of the task that ran last.
-    last: usize,
-    /// Rounds since another one did.
-    alone: u32,
+    /// When this round began.
+    now: Instant,
+    /// The token of the task that ran last, and since when no other has.
+    last: (usize, Instant),
 }
 
 impl Company {
-    /// A round begins.
-    fn on_round(&mut self) {
-        self.alone = self.alone.saturating_add(1);
-    }
-
     /// A task runs. Returns what it should move, in bytes.
     fn turn_bytes(&mut self, token: usize) -> usize {
-        if token != self.last {
-            *self = Company { last: token, alone: 0 };
+        if token != self.last.0 {
+            self.last = (token, self.now);
         }
-        if self.alone < ROUNDS_ALONE { SHARED_TURN_BYTES } else { TURN_BYTES }
+        let alone = self.now.since(self.last.1);
+        if alone < TIME_ALONE { SHARED_TURN_BYTES } else { TURN_BYTES }
     }
 }
 
@@ -311,6 +307,7 @@ impl EventLoop {
             if limit.is_some_and(|limit| now >= limit) {
                 return;
             }
+            self.company.now = now;
             self.expire(now);
             let polled = runner.poll_with(|| {
                 self.run_tasks();
@@ -366,7 +363,6 @@ impl EventLoop {
         }
         let mut spawn = Vec::new();
         let mut tokens = std::mem::take(&mut self.runnable);
-        self.company.on_round();
         for token in tokens.drain(..) {
             let Some(Some(slot)) = self.slots.get_mut(token) else { continue };
             let mut around = Around {

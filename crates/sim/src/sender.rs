@@ -140,7 +140,8 @@ impl Sender {
         let in_trouble = |info: &Info| info.ca_state >= RECOVERY;
         // One may end and the next begin with the same ACK.
         let over = |episode: Episode| now.bytes_acked >= episode.recover;
-        let next = now.ca_state == RECOVERY && self.episode.is_some_and(over);
+        let goes_on = in_trouble(last) && now.ca_state == RECOVERY;
+        let next = goes_on && self.episode.is_some_and(over);
         if in_trouble(now) && (!in_trouble(last) || next) {
             self.episode = Some(Episode {
                 alone: last.total_retrans == last.dsack_dups,
@@ -361,6 +362,15 @@ mod tests {
         };
         assert_eq!(check(&looks(1)), None);
         assert_eq!(check(&looks(2)), Some("a reduction is in proportion to what is delivered"));
+        // One that comes later, from Open, is held to its proportion as well.
+        let ended =
+            info!(entered.clone(), ca_state: OPEN, bytes_acked: 121_000, sacked: 0, lost: 0);
+        let later = [&looks(1)[..4], &[ended]].concat();
+        let second = looks(2).into_iter().map(|look| info!(look, bytes_acked: 121_000));
+        assert_eq!(
+            check(&later.into_iter().chain(second).collect::<Vec<_>>()),
+            Some("a reduction is in proportion to what is delivered")
+        );
         // As if the one before had ended with this ACK, or had not: as of seed 7428.
         let mut again = looks(2);
         for look in &mut again[2..] {

@@ -102,8 +102,8 @@ impl Nanos {
 }
 
 impl From<Duration> for Nanos {
-    /// Without the 128 bits that the standard library answers in. Of 584 years, the last second is
-    /// as long as what is longer.
+    /// Without the 128 bits that the standard library answers in. Spans of 584 years and more are
+    /// the longest that there is.
     #[inline]
     fn from(span: Duration) -> Nanos {
         const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -19,7 +19,7 @@ impl SeqNum {
 
     /// Where `self` lies seen from `other`: below zero if before it.
     #[inline]
-    const fn from(self, other: SeqNum) -> i32 {
+    const fn offset_from(self, other: SeqNum) -> i32 {
         self.0.wrapping_sub(other.0) as i32
     }
 
@@ -44,29 +44,29 @@ impl SeqNum {
 impl PartialOrd for SeqNum {
     #[inline]
     fn partial_cmp(&self, other: &SeqNum) -> Option<Ordering> {
-        Some(self.from(*other).cmp(&0))
+        Some(self.offset_from(*other).cmp(&0))
     }
 
     // One comparison each, and not one with three outcomes.
 
     #[inline]
     fn lt(&self, other: &SeqNum) -> bool {
-        self.from(*other) < 0
+        self.offset_from(*other) < 0
     }
 
     #[inline]
     fn le(&self, other: &SeqNum) -> bool {
-        self.from(*other) <= 0
+        self.offset_from(*other) <= 0
     }
 
     #[inline]
     fn gt(&self, other: &SeqNum) -> bool {
-        self.from(*other) > 0
+        self.offset_from(*other) > 0
     }
 
     #[inline]
     fn ge(&self, other: &SeqNum) -> bool {
-        self.from(*other) >= 0
+        self.offset_from(*other) >= 0
     }
 }
 

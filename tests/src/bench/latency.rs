@@ -60,8 +60,8 @@ const PERCENTILES: [(&str, f64); 5] =
 /// A percentile with fewer samples above it says nothing.
 const LEAST_ABOVE: f64 = 10.0;
 
-/// The longest time that is told from longer ones, in nanoseconds.
-const LONGEST: u64 = 60_000_000_000;
+/// The longest time that is told from longer ones, in nanoseconds, as with the client.
+const LONGEST: u64 = u32::MAX as u64;
 
 struct Request {
     seconds: f64,
@@ -189,15 +189,15 @@ impl Measured {
         let limit = Duration::from_secs(90);
         let figures = next_figures(&mut client, limit)?;
         client.success(limit)?;
-        for pair in figures["histogram"].as_array().context("the client has a histogram")? {
-            let [time, count] = [&pair[0], &pair[1]].map(|number| number.as_u64().unwrap_or(0));
-            self.times.record_n(time.clamp(1, LONGEST), count)?;
-        }
         if let Some(mut bulk) = bulk {
             let figures = next_figures(&mut bulk, limit)?;
             bulk.success(limit)?;
             let number = |name: &str| figures[name].as_f64().context("figures of the bulk");
             self.bulk.push(number("bytes")? * 8.0 / number("seconds")?);
+        }
+        for pair in figures["histogram"].as_array().context("the client has a histogram")? {
+            let number = |at: usize| pair[at].as_u64().context("the histogram is of numbers");
+            self.times.record_n(number(0)?.clamp(1, LONGEST), number(1)?)?;
         }
         Ok(())
     }

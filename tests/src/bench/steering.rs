@@ -7,6 +7,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::harness::netns::{Namespace, run};
 use crate::harness::world::DEVICE;
@@ -28,20 +29,45 @@ impl Steering {
         let before = fs::read_to_string(TABLE).with_context(|| format!("reading {TABLE}"))?;
         fs::write(TABLE, ENTRIES).with_context(|| format!("writing {TABLE}"))?;
         let steering = Steering { before };
-        let count = std::thread::available_parallelism().map_or(1, usize::from).min(63);
-        let processors = (1_u64 << count) - 1;
+        let allowed = sched_getaffinity(None).context("asking for the processors")?;
+        let processors = mask(|processor| allowed.is_set(processor));
         let queue = format!("/sys/class/net/{DEVICE}/queues/rx-0");
         let script = format!(
-            "echo {processors:x} > {queue}/rps_cpus && echo {ENTRIES} > {queue}/rps_flow_cnt"
+            "echo {processors} > {queue}/rps_cpus && echo {ENTRIES} > {queue}/rps_flow_cnt"
         );
         run(ns.command("sh").args(["-c", &script]))?;
         Ok(steering)
     }
 }
 
+/// Processors as the kernel reads them: words of 32 in hexadecimal, the highest first.
+fn mask(has: impl Fn(usize) -> bool) -> String {
+    let highest = (0..CpuSet::MAX_CPU).rev().find(|&processor| has(processor)).unwrap_or(0);
+    let word = |word: usize| {
+        (0..32).filter(|bit| has(32 * word + bit)).fold(0_u32, |bits, bit| bits | 1 << bit)
+    };
+    let words = (0..=highest / 32).rev().map(|at| format!("{:08x}", word(at)));
+    words.collect::<Vec<_>>().join(",")
+}
+
 impl Drop for Steering {
     fn drop(&mut self) {
         // Nothing can be done if the system refuses what it took before.
         let _ = fs::write(TABLE, self.before.trim());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_words_of_32_processors() {
+        assert_eq!(mask(|processor| processor < 2), "00000003");
+        assert_eq!(
+            mask(|processor| [0, 31, 32, 69].contains(&processor)),
+            "00000020,00000001,80000001"
+        );
+        assert_eq!(mask(|_| false), "00000000");
     }
 }

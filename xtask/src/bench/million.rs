@@ -112,10 +112,12 @@ fn needed_mib(counts: &[String]) -> Result<u64> {
 fn by_clock(program: &Path, counts: &[String], rows: &mut Vec<Value>) -> Result<()> {
     let out = shell::output(Command::new(program).args(counts), LIMIT)?;
     let out = out.context("the program `million` did not end in time")?;
-    for line in String::from_utf8_lossy(&out.stdout).lines() {
-        rows.push(serde_json::from_str(line).context("million prints JSON")?);
-    }
+    let lines = String::from_utf8_lossy(&out.stdout);
+    let told = lines.lines().map(serde_json::from_str);
+    // What was told before a failure is kept.
+    rows.extend(told.clone().map_while(Result::ok));
     ensure!(out.status.success(), "million: {}", String::from_utf8_lossy(&out.stderr));
+    told.collect::<Result<Vec<Value>, _>>().context("million prints JSON")?;
     Ok(())
 }
 

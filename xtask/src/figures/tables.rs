@@ -95,7 +95,7 @@ pub(super) fn peers(taken: &Value) -> Result<Rows> {
 pub(super) fn latency(taken: &Value) -> Result<Rows> {
     let conditions = format!(
         "all times of {} of {} s each, the servers in turn, one client on the kernel's sockets with \
-         {}; a percentile with fewer than ten times above it is -",
+         {}; a percentile with fewer than ten samples above it is -",
         counted(&taken["runs"], "run"),
         taken["seconds"],
         text(&taken["kernel_congestion_control"])

@@ -37,16 +37,19 @@ fn a_stop_between_looking_and_sleeping_is_seen() {
 #[test]
 fn turns_are_short_in_company() {
     let mut company = Company::default();
-    let mut round = |tokens: &[usize]| {
-        company.on_round();
+    let mut round = |millis: u64, tokens: &[usize]| {
+        company.now = Instant::ZERO + Duration::from_millis(millis);
         tokens.iter().map(|&token| company.turn_bytes(token)).max().unwrap_or(0)
     };
-    for _ in 0..2 {
-        assert!((0..ROUNDS_ALONE).all(|_| round(&[3]) == SHARED_TURN_BYTES));
-        assert!((0..100).all(|_| round(&[3]) == TURN_BYTES));
-        assert_eq!(round(&[3, 4]), TURN_BYTES);
-        assert!((0..100).all(|_| round(&[3, 4]) == SHARED_TURN_BYTES));
-    }
+    assert_eq!(round(1000, &[3]), SHARED_TURN_BYTES);
+    assert_eq!(round(1099, &[3]), SHARED_TURN_BYTES);
+    assert_eq!(round(1100, &[3]), TURN_BYTES);
+    // One that comes now and then is enough.
+    assert_eq!(round(1500, &[4]), SHARED_TURN_BYTES);
+    assert_eq!(round(1501, &[3]), SHARED_TURN_BYTES);
+    assert_eq!(round(1580, &[4, 3]), SHARED_TURN_BYTES);
+    assert_eq!(round(1679, &[3]), SHARED_TURN_BYTES);
+    assert_eq!(round(1680, &[3]), TURN_BYTES);
 }
 
 /// Sets its deadline again and again, and counts how often it is called.

@@ -174,8 +174,6 @@ struct Half {
     staged: VecDeque<Packet>,
     /// Packets to be made ready.
     raw: VecDeque<Packet>,
-    /// Some were cut to fit an earlier device.
-    checks_length: bool,
 }
 
 struct Successor {
@@ -191,7 +189,7 @@ impl TxPath {
     pub(crate) fn new(device: Box<dyn DeviceTx>, interface: u8) -> TxPath {
         let (staged, raw) = (VecDeque::new(), VecDeque::new());
         let caps = device.caps().clone();
-        let half = Half { device, caps, epoch: 0, staged, raw, checks_length: false };
+        let half = Half { device, caps, epoch: 0, staged, raw };
         TxPath {
             queue: Mutex::new(Queue {
                 qdisc: Kind::PFIFO.build(),
@@ -558,7 +556,6 @@ impl Holding<'_> {
         let before = std::mem::replace(&mut half.device, device);
         half.caps = caps;
         half.epoch = epoch;
-        half.checks_length = true;
         if after_failure {
             half.staged.clear();
             half.raw.clear();
@@ -646,11 +643,10 @@ impl Half {
     /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
     #[inline]
     fn make_ready(&mut self, counters: &Shard) {
-        let Half { caps, staged, raw, checks_length, .. } = self;
-        let takes_all = caps.tso4 && caps.tso6 && caps.uso && !*checks_length;
+        let Half { caps, staged, raw, .. } = self;
         // What was filled in already stays so.
         let is_ready = |packet: &mut Packet| {
-            (takes_all || takes_whole(caps, packet)) && (caps.tx_checksum || checksum::fill(packet))
+            takes_whole(caps, packet) && (caps.tx_checksum || checksum::fill(packet))
         };
         if staged.is_empty() && (0..raw.len()).all(|at| is_ready(&mut raw[at])) {
             // They change places, and no packet is moved.

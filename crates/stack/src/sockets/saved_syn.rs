@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use crate::packet::Packet;
 use crate::sync::lock;
 
-/// The headers of a SYN that is worked on, as they are in the packet. Nothing is copied to the heap
-/// before somebody keeps them.
+/// The headers of a SYN that is worked on, as they are in the packet. They are noted only where a
+/// listener saves SYNs, since that takes an allocation.
 pub(crate) struct SynHeaders {
     /// Hardly any segment has one, and all would pay for its room.
     packet: Box<Packet>,

@@ -119,7 +119,9 @@ impl Stack {
         self.interfaces.iter().map(summary).collect()
     }
 
-    /// Completes and drains every interface of the queue. Returns whether anything happened.
+    /// Completes and drains every interface of the queue. If one of them still has another default
+    /// discipline than the setting says, all interfaces follow it. Returns whether anything
+    /// happened.
     #[inline]
     pub(crate) fn pump_devices(&self, work: &Work<'_>) -> bool {
         let mut worked = false;

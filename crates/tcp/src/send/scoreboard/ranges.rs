@@ -317,6 +317,7 @@ impl Ranges {
 
     fn take_known_below(&mut self, ack: SeqNum, segs: u32) {
         let Some(known) = self.known.as_deref_mut() else { return };
+        debug_assert!(known.len() > 0, "what is empty is given back");
         let Some(&first) = known.front() else { return };
         if first.end <= ack {
             known.remove(&first);
