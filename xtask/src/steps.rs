@@ -150,7 +150,13 @@ impl Session {
         self.pass_or_fail(name, cargo(&self.root, &plain).args(strict))?;
         let mut peers = cargo_of_peers(&self.root, "clippy");
         peers.args(OWN_PEERS).arg("--all-targets").args(strict);
-        self.pass_or_fail("cargo clippy of the servers of bench peers", &mut peers)
+        self.pass_or_fail("cargo clippy of the servers of bench peers", &mut peers)?;
+        // Their own suite comes last, and has more to build.
+        let words = ["clippy", "--locked", "--workspace", "--all-targets", "--manifest-path"];
+        let mut fuzz = cargo(&self.root, &words);
+        fuzz.arg("fuzz/Cargo.toml")
+            .env("CARGO_TARGET_DIR", cargo_target(&self.root).join("clippy"));
+        self.pass_or_fail("cargo clippy of the fuzz targets", fuzz.args(strict))
     }
 
     pub(crate) fn rustdoc(&mut self) -> Result<()> {
