@@ -84,7 +84,7 @@ pub enum Step<T> {
 
 /// Reads what is there; registers the waker if there is nothing.
 pub fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<usize> {
-    let limit = limit.min(around.scratch.len()).min(around.turn_bytes);
+    let limit = limit.min(around.scratch.len());
     loop {
         match (&*stream).read(&mut around.scratch[..limit]) {
             Ok(0) => return Step::Ended,
@@ -101,7 +101,7 @@ pub fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<u
 
 /// Writes up to `count` bytes of the scratch buffer; registers the waker if nothing fits.
 pub fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -> Step<usize> {
-    let count = count.min(around.scratch.len()).min(around.turn_bytes);
+    let count = count.min(around.scratch.len());
     loop {
         match (&*stream).write(&around.scratch[..count]) {
             Ok(count) => return Step::Went(count),
