@@ -1,7 +1,8 @@
 //! Copies of the tree, in which something is changed and built.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,7 +29,13 @@ pub(crate) fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 /// that it is not built again.
 pub(crate) fn mirror(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     for (name, bytes) in files {
-        write_changed(&folder.join(name), bytes)?;
+        let path = folder.join(name);
+        write_changed(&path, bytes)?;
+        // Scripts call some of these.
+        if bytes.starts_with(b"#!") {
+            fs::set_permissions(&path, Permissions::from_mode(0o755))
+                .with_context(|| path.display().to_string())?;
+        }
     }
     remove_others(folder, folder, files)
 }
@@ -81,5 +88,17 @@ mod tests {
         assert_eq!(fs::read(folder.path().join("src/b.rs")).unwrap(), b"other");
         assert!(!folder.path().join("src/deep/c.rs").exists());
         assert_eq!(modified("a.rs").unwrap(), before);
+    }
+
+    #[test]
+    fn programs_can_be_run_in_a_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = "#!/bin/sh\nexit 7\n";
+        let files = BTreeMap::from([("run.sh".to_owned(), program.as_bytes().to_vec())]);
+        // Also if the copy was made before it could be run.
+        fs::write(folder.path().join("run.sh"), program).unwrap();
+        mirror(folder.path(), &files).unwrap();
+        let ended = Command::new(folder.path().join("run.sh")).status().unwrap();
+        assert_eq!(ended.code(), Some(7));
     }
 }
