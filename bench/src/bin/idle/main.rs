@@ -25,7 +25,9 @@ use serde_json::{Value, json};
 /// Connections to one port: fewer than there are ports to connect from.
 const PER_PORT: usize = 20_000;
 
-/// Connections that are opened before the stacks are polled.
+/// Connections that are opened or used before the stacks are polled. A queue that refuses packets,
+/// or a retransmission timeout that comes meanwhile, reduces the window of a connection, which then
+/// keeps what CUBIC remembers of that.
 const BATCH: usize = 256;
 
 /// Longer than the times after which an idle connection and then an idle pool give memory back.
@@ -172,7 +174,7 @@ impl Ends {
     fn talk(&self) -> Result<()> {
         for (index, mut stream) in self.opened.iter().enumerate() {
             stream.write_all(b"?").context("cannot write")?;
-            if index % 1024 == 1023 {
+            if index % BATCH == BATCH - 1 {
                 self.poll();
             }
         }
@@ -197,6 +199,9 @@ impl Ends {
             }
             if let Some(answer) = answer {
                 stream.write_all(answer).context("cannot answer")?;
+            }
+            if rest.len() % BATCH == 0 {
+                self.poll();
             }
         }
         Ok(())
