@@ -52,8 +52,8 @@ struct Cost {
 }
 
 /// Runs all, `times` on the kernel each, `jobs` at once. Returns the table, and whether hardly
-/// anything is sent again and all is taken back where timestamps tell originals from copies. Without
-/// them some of it cannot be told, by Linux either.
+/// anything is sent again and all is taken back where timestamps tell originals from copies.
+/// Without them some of it cannot be told, by Linux either.
 ///
 /// # Errors
 /// If a run cannot be made.
