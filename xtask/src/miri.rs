@@ -46,8 +46,8 @@ const MIRI_TESTS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Tests of a whole pass in one process. Miri hardly gives out an address twice, and one with 32 bits
-/// had none left after 467 of the engine's.
+/// Tests of a whole pass in one process. Miri hardly gives out an address twice, and one with 32
+/// bits had none left after 467 of the engine's.
 const TESTS_AT_ONCE: usize = 150;
 
 /// Tests of the engine that even a whole pass leaves out, by parts of their names: those that take

@@ -180,7 +180,7 @@ fn run_on_kernel(
 }
 
 /// Does `count` pieces of work on `jobs` threads; the results in their order.
-fn in_parallel<T: Send>(
+pub(crate) fn in_parallel<T: Send>(
     count: usize,
     jobs: usize,
     work: impl Fn(usize) -> Result<T> + Sync,

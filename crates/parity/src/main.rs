@@ -15,6 +15,7 @@
 //! | which differences are known | `classes.rs` |
 //! | what all runs come to | `campaign.rs`, `report.rs` |
 //! | which window periodic losses leave | `response.rs` |
+//! | what reordering alone costs | `reordering.rs` |
 
 #![deny(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod draw;
 mod generate;
 mod pattern;
 mod receiver;
+mod reordering;
 mod report;
 mod response;
 mod run;
@@ -70,6 +72,10 @@ struct Options {
     /// RFC 8312 has in its tables.
     #[arg(long, conflicts_with_all = ["patterns", "first", "only", "json"])]
     response: bool,
+    /// Let one segment in twenty come late in place of all patterns, and show how many are sent
+    /// again.
+    #[arg(long, conflicts_with_all = ["patterns", "first", "only", "json", "response"])]
+    reordering: bool,
     /// How many may differ without a name.
     #[arg(long, default_value_t = 0)]
     unnamed: u32,
@@ -92,6 +98,11 @@ fn main() -> ExitCode {
 fn compare(options: &Options) -> Result<bool> {
     if options.response {
         let (table, same) = response::compare(options.times.into())?;
+        print!("{table}");
+        return Ok(same);
+    }
+    if options.reordering {
+        let (table, same) = reordering::compare(options.times.into(), options.jobs.into())?;
         print!("{table}");
         return Ok(same);
     }
