@@ -153,7 +153,8 @@ impl Sender {
                 ssthresh: last.snd_ssthresh,
                 reduced: now.snd_ssthresh,
                 sent: now.data_segs_out,
-                delivered: now.delivered,
+                // With what the ACK delivered that it began with, for which PRR sends as well.
+                delivered: last.delivered,
                 mss: now.snd_mss,
                 recover: sent_once(last),
             });
