@@ -102,8 +102,7 @@ impl Cost {
                     if REDUCED.contains(&info.ca_state) && !REDUCED.contains(&state) {
                         cost.reductions += 1;
                         before = Some(ssthresh);
-                    }
-                    if before.is_some_and(|before| info.ssthresh >= before) {
+                    } else if before.is_some_and(|before| info.ssthresh >= before) {
                         cost.undone += 1;
                         before = None;
                     }
@@ -200,15 +199,25 @@ mod tests {
         for transmission in [1, 1, 2, 3] {
             trace.push(0, Event::Sent { seq: 0, len: SEGMENT, transmission });
         }
-        // One reduction that is taken back, one that is not, and a slow start that ends.
-        for (ca_state, ssthresh) in
-            [(0, 100), (1, 100), (3, 50), (3, 50), (0, 100), (3, 50), (0, 50), (0, 40)]
-        {
+        // One reduction that is taken back, one that is not, and a slow start that ends. Then one
+        // that leaves ssthresh as it is, and is not taken back.
+        for (ca_state, ssthresh) in [
+            (0, 100),
+            (1, 100),
+            (3, 50),
+            (3, 50),
+            (0, 100),
+            (3, 50),
+            (0, 50),
+            (0, 40),
+            (3, 40),
+            (0, 30),
+        ] {
             let info = Info { ca_state, ssthresh, ..Info::default() };
             trace.push(0, Event::Acked { ack: 0, blocks: Vec::new(), transmission: 1, info });
         }
         let cost = Cost::of(&trace);
-        assert_eq!(cost, Cost { segments: 4, again: 2, reductions: 2, undone: 1 });
+        assert_eq!(cost, Cost { segments: 4, again: 2, reductions: 3, undone: 1 });
         assert_eq!(cost.share(), 50.0);
     }
 }
