@@ -90,8 +90,8 @@ const MOST_AGAIN: f64 = 0.1;
 impl Cost {
     fn of(trace: &Trace) -> Cost {
         let mut cost = Cost::default();
-        // What ssthresh was before the reduction that is not taken back so far.
-        let (mut before, mut state, mut ssthresh) = (None, 0, 0);
+        // What ssthresh was before the reduction that is not taken back so far, and what it became.
+        let (mut reduced, mut state, mut ssthresh) = (None, 0, 0);
         for entry in &trace.entries {
             match entry.event {
                 Event::Sent { transmission, .. } => {
@@ -99,12 +99,13 @@ impl Cost {
                     cost.again += usize::from(transmission > 1);
                 }
                 Event::Acked { info, .. } => {
+                    let rises = |(from, to)| info.ssthresh >= from && info.ssthresh > to;
                     if REDUCED.contains(&info.ca_state) && !REDUCED.contains(&state) {
                         cost.reductions += 1;
-                        before = Some(ssthresh);
-                    } else if before.is_some_and(|before| info.ssthresh >= before) {
+                        reduced = Some((ssthresh, info.ssthresh));
+                    } else if reduced.is_some_and(rises) {
                         cost.undone += 1;
-                        before = None;
+                        reduced = None;
                     }
                     (state, ssthresh) = (info.ca_state, info.ssthresh);
                 }
