@@ -123,7 +123,11 @@ impl Session {
                 for tests in shard.of_those(&all).chunks(TESTS_AT_ONCE) {
                     let mut command = command();
                     command.arg("--exact").args(tests);
-                    self.counted(&format!("{package} under Miri, {}", foreign.1), &mut command)?;
+                    let (from, kind) = (tests[0], foreign.1);
+                    self.counted(
+                        &format!("{package} under Miri, {kind}, from {from}"),
+                        &mut command,
+                    )?;
                 }
             }
         }

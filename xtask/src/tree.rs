@@ -31,8 +31,8 @@ pub(crate) fn mirror(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result
     for (name, bytes) in files {
         let path = folder.join(name);
         write_changed(&path, bytes)?;
-        // Scripts call some of these.
-        if bytes.starts_with(b"#!") {
+        // `files` keeps bytes alone, and packetdrill scripts call programs of the tree.
+        if bytes.starts_with(b"#!/") {
             fs::set_permissions(&path, Permissions::from_mode(0o755))
                 .with_context(|| path.display().to_string())?;
         }

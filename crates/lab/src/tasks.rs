@@ -82,7 +82,8 @@ pub enum Step<T> {
     Failed(io::Error),
 }
 
-/// Reads what is there; registers the waker if there is nothing.
+/// Reads what is there, up to `limit` bytes; registers the waker if there is nothing. One read may
+/// take more than a turn's bytes: cut to these, the link in memory carried less than half.
 pub fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<usize> {
     let limit = limit.min(around.scratch.len());
     loop {

@@ -74,7 +74,10 @@ struct Options {
     response: bool,
     /// Let one segment in twenty come late in place of all patterns, and show how many are sent
     /// again.
-    #[arg(long, conflicts_with_all = ["patterns", "first", "only", "json", "response"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["patterns", "first", "seed", "only", "unnamed", "json", "response"],
+    )]
     reordering: bool,
     /// How many may differ without a name.
     #[arg(long, default_value_t = 0)]

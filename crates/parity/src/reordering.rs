@@ -90,8 +90,8 @@ const MOST_AGAIN: f64 = 0.1;
 impl Cost {
     fn of(trace: &Trace) -> Cost {
         let mut cost = Cost::default();
-        // What ssthresh was before the reduction that is not taken back so far.
-        let (mut before, mut state, mut ssthresh) = (None, 0, 0);
+        // What ssthresh was before the reduction that is not taken back so far, and what it became.
+        let (mut reduced, mut state, mut ssthresh) = (None, 0, 0);
         for entry in &trace.entries {
             match entry.event {
                 Event::Sent { transmission, .. } => {
@@ -99,13 +99,13 @@ impl Cost {
                     cost.again += usize::from(transmission > 1);
                 }
                 Event::Acked { info, .. } => {
+                    let rises = |(from, to)| info.ssthresh >= from && info.ssthresh > to;
                     if REDUCED.contains(&info.ca_state) && !REDUCED.contains(&state) {
                         cost.reductions += 1;
-                        before = Some(ssthresh);
-                    }
-                    if before.is_some_and(|before| info.ssthresh >= before) {
+                        reduced = Some((ssthresh, info.ssthresh));
+                    } else if reduced.is_some_and(rises) {
                         cost.undone += 1;
-                        before = None;
+                        reduced = None;
                     }
                     (state, ssthresh) = (info.ca_state, info.ssthresh);
                 }
@@ -200,15 +200,25 @@ mod tests {
         for transmission in [1, 1, 2, 3] {
             trace.push(0, Event::Sent { seq: 0, len: SEGMENT, transmission });
         }
-        // One reduction that is taken back, one that is not, and a slow start that ends.
-        for (ca_state, ssthresh) in
-            [(0, 100), (1, 100), (3, 50), (3, 50), (0, 100), (3, 50), (0, 50), (0, 40)]
-        {
+        // One reduction that is taken back, one that is not, and a slow start that ends. Then one
+        // that leaves ssthresh as it is, and is not taken back.
+        for (ca_state, ssthresh) in [
+            (0, 100),
+            (1, 100),
+            (3, 50),
+            (3, 50),
+            (0, 100),
+            (3, 50),
+            (0, 50),
+            (0, 40),
+            (3, 40),
+            (0, 30),
+        ] {
             let info = Info { ca_state, ssthresh, ..Info::default() };
             trace.push(0, Event::Acked { ack: 0, blocks: Vec::new(), transmission: 1, info });
         }
         let cost = Cost::of(&trace);
-        assert_eq!(cost, Cost { segments: 4, again: 2, reductions: 2, undone: 1 });
+        assert_eq!(cost, Cost { segments: 4, again: 2, reductions: 3, undone: 1 });
         assert_eq!(cost.share(), 50.0);
     }
 }

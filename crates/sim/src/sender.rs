@@ -363,6 +363,12 @@ mod tests {
         };
         assert_eq!(check(&looks(1)), None);
         assert_eq!(check(&looks(2)), Some("a reduction is in proportion to what is delivered"));
+        // Of twelve that its first ACK delivered, six may leave after the look. As of seed 10154.
+        let begun = info!(entered.clone(), delivered: 112);
+        let left = |count: u64| info!(begun.clone(), data_segs_out: 120 + count);
+        assert_eq!(check(&[open(), begun.clone(), left(10)]), None);
+        let more = check(&[open(), begun.clone(), left(11)]);
+        assert_eq!(more, Some("a reduction is in proportion to what is delivered"));
         // One that comes later, from Open, is held to its proportion as well.
         let second = looks(2)
             .into_iter()

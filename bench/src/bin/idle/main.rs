@@ -200,7 +200,7 @@ impl Ends {
             if let Some(answer) = answer {
                 stream.write_all(answer).context("cannot answer")?;
             }
-            if rest.len() % BATCH == 0 {
+            if rest.len().is_multiple_of(BATCH) {
                 self.poll();
             }
         }

@@ -41,6 +41,7 @@ fn turns_are_short_in_company() {
         company.now = Instant::ZERO + Duration::from_millis(millis);
         tokens.iter().map(|&token| company.turn_bytes(token)).max().unwrap_or(0)
     };
+    assert_eq!(round(900, &[0]), SHARED_TURN_BYTES);
     assert_eq!(round(1000, &[3]), SHARED_TURN_BYTES);
     assert_eq!(round(1099, &[3]), SHARED_TURN_BYTES);
     assert_eq!(round(1100, &[3]), TURN_BYTES);

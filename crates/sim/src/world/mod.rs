@@ -20,7 +20,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use plimsoll_stack::packet::Packet;
-use plimsoll_tcp::{Instant, Options};
+use plimsoll_tcp::{Instant, Options, State};
 use siphasher::sip::SipHasher13;
 
 use self::host::Host;
@@ -660,9 +660,17 @@ impl<'a> World<'a> {
         // Flows may be over before anybody has looked; programs have connections of their own.
         self.most_connections = self.most_connections.max(all.connections());
         let (packets, most) = (self.net.packets(), self.most_connections + self.apps.len() as u64);
-        if let Some(what) = all.excess(self.hosts.len(), packets, most) {
+        let excess = |memory: Memory| memory.excess(self.hosts.len(), packets, most);
+        if let Some(what) = excess(all).and_then(|_| excess(all.and_unread(self.most_unread()))) {
             self.violate("memory is bounded", what);
         }
+    }
+
+    /// Bytes that applications may not have read yet of connections that are in TIME-WAIT.
+    fn most_unread(&self) -> u64 {
+        let sockets = self.apps.iter().filter_map(|app| app.socket());
+        let infos = sockets.map(|socket| socket.info(self.now));
+        infos.filter(|info| info.state == State::TimeWait).map(|info| info.rcvbuf as u64).sum()
     }
 
     fn flows_are_over(&self) -> bool {
