@@ -172,7 +172,9 @@ impl Pair {
             right: (self.una + left + len).min(self.nxt + 1),
         };
         let blocks: Vec<SackBlock> = blocks.iter().map(block).collect();
-        let dsack = blocks.first().copied().filter(|_| twice);
+        // One that names nothing is not believed, and does not get here.
+        let named = |block: &SackBlock| block.left < block.right;
+        let dsack = blocks.first().copied().filter(|block| twice && named(block));
         let bounds = (self.una, self.nxt);
         let (mut told, mut expected) = (Told::new(), Told::new());
         let outcome = self.board.on_sack(&blocks, dsack, bounds, LIMIT, &mut told);
