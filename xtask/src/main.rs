@@ -108,7 +108,8 @@ commands:
   drill [--update]                only the scripts of tests/drill; or write the list of those that
                                   pass
   parity [--patterns N] [--seed S] [--jobs J] [--only ID] [--json FILE]...
-  parity --response|--reordering [--times N] [--jobs J]
+  parity --response [--times N]
+  parity --reordering [--times N] [--jobs J]
                                   what the sender decides under generated losses, beside the
                                   kernel's; needs root
   conformance --suite DIR [--packetdrill PATH] [--kernel]
