@@ -29,8 +29,8 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
   udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   latency [--quick] [--seconds S] [--runs N] [--json FILE]
   senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]
-          [--beside NAME] [--jobs N] [--pairs N] [--more N] [--seconds S] [--only PATH]...
-          [--json FILE]
+          [--beside NAME | --kernel-beside NAME] [--kernel-twice] [--jobs N] [--pairs N]
+          [--more N] [--seconds S] [--only PATH]... [--json FILE]
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]

@@ -8,6 +8,7 @@
 
 mod explain;
 mod nsperf;
+mod senders;
 mod stream;
 mod tables;
 
@@ -25,7 +26,7 @@ use crate::{bench, docs, shell, steps};
 const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
      figures bench [TABLE]... [--quick] | figures bench \
      kernel|peers|tun2proxy|million|profile|instructions --from FILE | \
-     figures bench senders|nsperf|udp --from FILE...";
+     figures bench senders|receivers|nsperf|nsperf-link|udp --from FILE...";
 
 /// The longest that one command may take, unless its table says otherwise.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -66,13 +67,15 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 18] = [
+const TABLES: [Table; 20] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: "peers", needs_root: true, take: peers },
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "latency", needs_root: true, take: latency },
     Table { name: "tun2proxy", needs_root: true, take: tun2proxy },
-    Table { name: "senders", needs_root: true, take: senders },
+    Table { name: "senders", needs_root: true, take: senders::sending },
+    Table { name: "receivers", needs_root: true, take: senders::receiving },
+    Table { name: "nsperf-link", needs_root: true, take: senders::nsperf },
     Table { name: "attacks", needs_root: true, take: attacks },
     Table { name: "udp", needs_root: true, take: udp },
     Table { name: "in-process", needs_root: false, take: stream::in_process },
@@ -133,7 +136,9 @@ fn from(table: &str, documents: &[String]) -> Result<Rows> {
         ("tun2proxy", [taken]) => tables::tun2proxy(taken),
         ("kernel", [taken]) => tables::kernel(repeated(taken)?),
         ("peers", [taken]) => tables::peers(repeated(taken)?),
-        ("senders", taken) => tables::senders(taken),
+        ("senders", taken) => senders::paths(taken, "send"),
+        ("receivers", taken) => senders::paths(taken, "receive"),
+        ("nsperf-link", taken) => senders::scenarios(taken),
         ("udp", taken) => tables::udp(taken),
         ("million", [taken]) => tables::million(taken),
         ("profile", [taken]) => tables::profile(taken, PROFILE),
@@ -286,14 +291,6 @@ fn latency(root: &Path, effort: Effort) -> Result<Rows> {
 
 fn tun2proxy(root: &Path, effort: Effort) -> Result<Rows> {
     tables::tun2proxy(&measured(root, "tun2proxy", effort.quick(), bench::tun2proxy::run)?)
-}
-
-fn senders(root: &Path, effort: Effort) -> Result<Rows> {
-    let taken = ["cubic", "reno"].map(|control| {
-        let options = [&["--congestion", control, "--jobs", "2"], effort.quick()].concat();
-        measured(root, "senders", &options, steps::bench)
-    });
-    tables::senders(&taken.into_iter().collect::<Result<Vec<_>>>()?)
 }
 
 fn attacks(root: &Path, effort: Effort) -> Result<Rows> {

@@ -16,7 +16,7 @@ fn array(value: &Value) -> Result<&Vec<Value>> {
     value.as_array().context("the document of the bench is no array")
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
@@ -210,37 +210,9 @@ fn rates(row: &Value) -> String {
     format!("{} : {} = {ratio}{missed}", mbits("ours"), mbits("published"))
 }
 
-/// The table of `bench senders`: a row for each path, and columns for each document, which has one
-/// congestion control.
-pub(super) fn senders(documents: &[Value]) -> Result<Rows> {
-    let first = documents.first().context("no document of the bench is named")?;
-    let tables = documents.iter().map(|taken| ready(taken, String::new()));
-    let tables: Vec<Rows> = tables.collect::<Result<_>>()?;
-    let mut header = vec!["path".to_owned()];
-    let mut said = format!(
-        "ours / the kernel's, medians of {} of {} s",
-        counted(pairs_of(documents, |row| &row["pairs"]), "pair"),
-        first["seconds"]
-    );
-    for (taken, table) in documents.iter().zip(&tables) {
-        let control = text(&taken["congestion_control"]);
-        header.extend([format!("{control}, Mbit/s"), "sent again".into(), "queue p95".into()]);
-        let good = table.rows.iter().filter(|row| row.get(7).is_some_and(|v| v == "no worse"));
-        said += &format!("; {control}: {} of {} no worse", good.count(), table.rows.len());
-    }
-    let late: Vec<f64> = documents.iter().flat_map(lateness).collect();
-    if !late.is_empty() {
-        said += &format!("; the link was late by {:.2} ms (p99 of the middle run)", median(&late));
-    }
-    header.push("worse".into());
-    let paths = tables[0].rows.iter().filter_map(|row| row.first());
-    let rows = paths.map(|path| senders_row(path, documents, &tables)).collect();
-    Ok(Rows { conditions: said, header, rows })
-}
-
 /// How many pairs the rows have: a number, or a range where more were taken of some. `pairs` is
 /// where a row has one value for each.
-fn pairs_of(documents: &[Value], pairs: impl Fn(&Value) -> &Value) -> String {
+pub(super) fn pairs_of(documents: &[Value], pairs: impl Fn(&Value) -> &Value) -> String {
     let rows = documents.iter().filter_map(|taken| taken["rows"].as_array()).flatten();
     let pairs = rows.filter_map(|row| pairs(row).as_array().map(Vec::len));
     match (pairs.clone().min(), pairs.max()) {
@@ -248,37 +220,6 @@ fn pairs_of(documents: &[Value], pairs: impl Fn(&Value) -> &Value) -> String {
         (Some(each), _) => each.to_string(),
         (None, _) => "no".into(),
     }
-}
-
-/// How late the link was in each run, in milliseconds.
-fn lateness(taken: &Value) -> Vec<f64> {
-    let rows = taken["rows"].as_array().into_iter().flatten();
-    let pairs = rows.filter_map(|row| row["pairs"].as_array()).flatten();
-    let runs = pairs.flat_map(|pair| [&pair["ours"], &pair["kernel"]]);
-    runs.filter_map(|run| run["link_late_ms_p99"].as_f64()).collect()
-}
-
-/// What each control reached on one path, and where ours is worse.
-fn senders_row(path: &str, documents: &[Value], tables: &[Rows]) -> Vec<String> {
-    let mut row = vec![path.to_owned()];
-    let mut worse = Vec::new();
-    for (taken, table) in documents.iter().zip(tables) {
-        let found = table.rows.iter().find(|row| row.first().is_some_and(|first| first == path));
-        let Some([_, ours, kernel, ratio, spread, again, queue, verdict]) =
-            found.and_then(|row| row.first_chunk())
-        else {
-            row.extend(["-", "-", "-"].map(str::to_owned));
-            continue;
-        };
-        let plain = |rate: &str| rate.trim_end_matches(" Mbit/s").to_owned();
-        row.push(format!("{} / {} = {ratio} ({spread})", plain(ours), plain(kernel)));
-        row.extend([again.clone(), queue.clone()]);
-        if let Some(what) = verdict.strip_prefix("worse: ") {
-            worse.push(format!("{}: {what}", text(&taken["congestion_control"])));
-        }
-    }
-    row.push(worse.join("; "));
-    row
 }
 
 /// What was measured beside the rows.
@@ -637,40 +578,6 @@ mod tests {
         for other in [taken(1.0, 9, &[("c", "1.1")]), taken(2.0, 9, &[("a", "1.1")])] {
             assert!(udp(&[first.clone(), other]).is_err());
         }
-    }
-
-    #[test]
-    fn senders_of_two_controls_stand_beside_each_other() {
-        let taken = |control: &str, verdict: &str| {
-            json!({
-                "congestion_control": control, "seconds": 15.0,
-                "rows": [{ "pairs": [{
-                    "ours": { "link_late_ms_p99": 0.25 }, "kernel": { "link_late_ms_p99": 0.75 },
-                }] }],
-                "table": { "header": ["path"], "rows": [[
-                    "p", "9.00 Mbit/s", "10.00 Mbit/s", "0.90", "0.80 to 1.00",
-                    "1.00 / 1.10 %", "2.00 / 2.10 ms", verdict,
-                ]] },
-            })
-        };
-        let both = [taken("cubic", "worse: goodput"), taken("reno", "no worse")];
-        let made = senders(&both).unwrap();
-        let (rate, again, queue) =
-            ("9.00 / 10.00 = 0.90 (0.80 to 1.00)", "1.00 / 1.10 %", "2.00 / 2.10 ms");
-        assert_eq!(made.rows, [["p", rate, again, queue, rate, again, queue, "cubic: goodput"]]);
-        assert_eq!(made.header.len(), made.rows[0].len());
-        assert!(made.conditions.contains("cubic: 0 of 1 no worse; reno: 1 of 1 no worse"));
-        assert!(made.conditions.contains("late by 0.50 ms"));
-        assert!(made.conditions.contains("medians of 1 pair of 15.0 s"));
-        let mut more = both.clone();
-        let pairs = more[0]["rows"][0]["pairs"].as_array_mut().unwrap();
-        pairs[0] = json!({});
-        pairs.push(json!({}));
-        more[1]["rows"][0]["pairs"][0] = json!({});
-        let made = senders(&more).unwrap();
-        assert!(made.conditions.contains("medians of 1 to 2 pairs of 15.0 s"));
-        assert!(!made.conditions.contains("late"), "{}", made.conditions);
-        assert!(senders(&[]).is_err());
     }
 
     #[test]

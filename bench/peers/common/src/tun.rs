@@ -1,13 +1,19 @@
-//! A TUN device, one packet for each call, that tokio waits for.
+//! A TUN device, one packet for each call: with the kernel's offloads, or one that tokio waits for.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+#[cfg(feature = "tokio")]
+use std::io::{Read, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+#[cfg(feature = "tokio")]
 use std::pin::Pin;
+#[cfg(feature = "tokio")]
 use std::task::{Context, Poll, ready};
 
+#[cfg(feature = "tokio")]
 use tokio::io::unix::AsyncFd;
+#[cfg(feature = "tokio")]
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::wrong;
@@ -15,35 +21,59 @@ use super::wrong;
 /// Bytes of the largest packet on the device.
 pub const MTU: u16 = 1500;
 
+/// Bytes of the header in front of each packet of a device with offloads (`struct virtio_net_hdr`).
+pub const VNET_HEADER: usize = 10;
+
+/// Opens a device that exists already.
+fn open(name: &str, flags: libc::c_int, options: &mut std::fs::OpenOptions) -> io::Result<File> {
+    let file = options.read(true).write(true).open("/dev/net/tun")?;
+    // SAFETY: all fields of the structure are integers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // One byte is left zero: the kernel reads up to it.
+    if name.is_empty() || name.len() >= request.ifr_name.len() {
+        return Err(wrong(format!("`{name}` is no name of a device")));
+    }
+    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = byte.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | flags) as i16;
+    // SAFETY: the descriptor is open, and the request is a whole `ifreq`, which TUNSETIFF reads
+    // and writes.
+    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}
+
+/// Opens a device that exists already, on which TCP over IPv4 travels in packets of up to 64 KiB,
+/// each with a [`VNET_HEADER`], and without checksums. Reads wait for a packet.
+///
+/// # Errors
+/// If it cannot be opened, or has no such offloads.
+pub fn with_offloads(name: &str) -> io::Result<File> {
+    let file = open(name, libc::IFF_VNET_HDR, &mut File::options())?;
+    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4;
+    // SAFETY: the descriptor is open, and TUNSETOFFLOAD takes a number.
+    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}
+
 /// A TUN device that exists already, without a header in front of its packets.
+#[cfg(feature = "tokio")]
 pub struct Tun {
     file: AsyncFd<File>,
 }
 
+#[cfg(feature = "tokio")]
 impl Tun {
     /// Opens the device.
     ///
     /// # Errors
     /// If it cannot be opened; also outside of a runtime of tokio.
     pub fn open(name: &str) -> io::Result<Tun> {
-        let mut options = File::options();
-        options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
-        let file = options.open("/dev/net/tun")?;
-        // SAFETY: all fields of the structure are integers, for which zero is a value.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // One byte is left zero: the kernel reads up to it.
-        if name.is_empty() || name.len() >= request.ifr_name.len() {
-            return Err(wrong(format!("`{name}` is no name of a device")));
-        }
-        for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *place = byte.cast_signed();
-        }
-        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
-        // SAFETY: the descriptor is open, and the request is a whole `ifreq`, which TUNSETIFF reads
-        // and writes.
-        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let file = open(name, 0, File::options().custom_flags(libc::O_NONBLOCK))?;
         // SAFETY: a file keeps its descriptor open, and the same one, until it is dropped.
         let file = unsafe { AsyncFd::register(file) }?;
         Ok(Tun { file })
@@ -76,6 +106,7 @@ impl Tun {
     }
 }
 
+#[cfg(feature = "tokio")]
 impl AsyncRead for Tun {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -92,6 +123,7 @@ impl AsyncRead for Tun {
     }
 }
 
+#[cfg(feature = "tokio")]
 impl AsyncWrite for Tun {
     fn poll_write(
         self: Pin<&mut Self>,

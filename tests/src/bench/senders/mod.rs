@@ -14,11 +14,15 @@
 //! With `--reordering` the paths reorder and lose nothing, so whatever is sent again is sent
 //! without need, and every reduction should be undone.
 //!
-//! A path where the ratio of the goodputs is below [`CLOSER`] is looked at with more pairs.
+//! With `--kernel-twice` both of a pair are the kernel's. That shows how often a sender is behind
+//! itself, by chance.
+//!
+//! A path where ours is behind is looked at with more pairs (see `verdict.rs`).
 
 mod cells;
 mod stage;
 mod table;
+mod verdict;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -32,9 +36,6 @@ use self::cells::Cell;
 use self::stage::{Near, Run, Sample, Way};
 use super::table::median;
 
-/// Below this ratio a path gets as many pairs as [`Plan::more`] says.
-const CLOSER: f64 = 0.97;
-
 /// There are two flows, not three.
 const TWO_BESIDE: &str = "one flow is beside the first: give --beside or --kernel-beside, once";
 
@@ -43,6 +44,7 @@ const TWO_BESIDE: &str = "one flow is beside the first: give --beside or --kerne
 struct Plan {
     time: Duration,
     pairs: u64,
+    /// Where ours is behind after these.
     more: u64,
 }
 
@@ -89,6 +91,8 @@ struct Request {
     beside: Option<String>,
     /// It is a kernel's, also beside ours.
     kernel_beside: bool,
+    /// The kernel's sender stands in the place of ours as well.
+    kernel_twice: bool,
     paths: Paths,
     jobs: usize,
     json: Option<PathBuf>,
@@ -129,9 +133,10 @@ impl Measured {
             };
             run.take().with_context(|| format!("{near:?}"))
         };
+        let ours = if request.kernel_twice { Near::Kernel } else { Near::Ours };
         let ours_first = number % 2 == 1;
-        let first = run(if ours_first { Near::Ours } else { Near::Kernel });
-        let second = run(if ours_first { Near::Kernel } else { Near::Ours });
+        let first = run(if ours_first { ours } else { Near::Kernel });
+        let second = run(if ours_first { Near::Kernel } else { ours });
         let (ours, kernel) = if ours_first { (first, second) } else { (second, first) };
         match (ours, kernel) {
             (Ok(ours), Ok(kernel)) => self.pairs.push([ours, kernel]),
@@ -147,7 +152,7 @@ impl Measured {
         for number in 0..request.plan.pairs {
             self.pair(request, number);
         }
-        if median(&self.ratios(|sample| sample.goodput)).is_some_and(|ratio| ratio < CLOSER) {
+        if verdict::unsure(&self.pairs) {
             for number in request.plan.pairs..request.plan.more {
                 self.pair(request, number);
             }
@@ -199,6 +204,7 @@ fn parse(words: &[String]) -> Result<Request> {
         congestion: "cubic".to_owned(),
         beside: None,
         kernel_beside: false,
+        kernel_twice: false,
         paths: Paths::Third,
         jobs: 1,
         json: None,
@@ -223,6 +229,7 @@ fn parse(words: &[String]) -> Result<Request> {
                 request.beside = Some(value()?.clone());
                 request.kernel_beside = true;
             }
+            "--kernel-twice" => request.kernel_twice = true,
             "--only" => only.push(value()?.clone()),
             "--json" => request.json = Some(value()?.into()),
             "--jobs" => request.jobs = value()?.parse().context("--jobs wants a number")?,

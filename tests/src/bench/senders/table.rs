@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::stage::{Sample, Way};
-use super::{Measured, Paths, Request};
+use super::{Measured, Paths, Request, verdict};
 use crate::bench::table::{aligned, median, spread};
 
 const HEAD: [&str; 10] = [
@@ -20,13 +20,6 @@ const HEAD: [&str; 10] = [
     "beside, Jain's index, queue p50",
     "undone, ours / kernel",
 ];
-
-/// The goodput that must be reached.
-const FLOOR: f64 = 0.95;
-
-/// The share of segments sent again, in points, and the queueing delay, that count as no worse.
-const AGAIN_SLACK: f64 = 0.1;
-const QUEUE_SLACK: f64 = 1.05;
 
 /// A line of the table.
 pub(super) fn line(measured: &Measured) -> Vec<String> {
@@ -53,7 +46,7 @@ pub(super) fn line(measured: &Measured) -> Vec<String> {
         spread,
         both(|sample| sample.again, "%"),
         both(|sample| sample.queue_ms, "ms"),
-        verdict(measured),
+        verdict::words(&measured.pairs),
         beside(measured),
         format!("{} / {}", undone(measured, 0), undone(measured, 1)),
     ]
@@ -82,33 +75,15 @@ fn undone(measured: &Measured, side: usize) -> String {
     format!("{} of {}", sum(|sample| sample.undone), sum(|sample| sample.reductions))
 }
 
-/// What is worse than the kernel's, or nothing.
-fn verdict(measured: &Measured) -> String {
-    let Some(ratio) = median(&measured.ratios(|sample| sample.goodput)) else {
-        return "failed".to_owned();
-    };
-    let mut worse = Vec::new();
-    if ratio < FLOOR {
-        worse.push("goodput");
-    }
-    let middle = |side, figure: fn(&Sample) -> f64| measured.middle(side, figure).unwrap_or(0.0);
-    if middle(0, |s| s.again) > middle(1, |s| s.again) + AGAIN_SLACK {
-        worse.push("sent again");
-    }
-    if middle(0, |s| s.queue_ms) > middle(1, |s| s.queue_ms) * QUEUE_SLACK + 1.0 {
-        worse.push("queue");
-    }
-    if worse.is_empty() { "no worse".to_owned() } else { format!("worse: {}", worse.join(", ")) }
-}
-
 /// The table as text.
 pub(super) fn text(measured: &[Measured], request: &Request) -> String {
     let side = match request.way {
         Way::Send => "sends, a kernel receives",
         Way::Receive => "receives, a kernel sends",
     };
+    let twice = if request.kernel_twice { "; both sides of a pair are the kernel's" } else { "" };
     let mut out = format!(
-        "\n{} of runs of {:?}, {} where the ratio is below {}; medians; {}; the near end {side}\n\n",
+        "\n{} of runs of {:?}, {} where ours is behind; medians; {}; the near end {side}{twice}\n\n",
         if request.plan.pairs == 1 {
             "1 pair".into()
         } else {
@@ -116,7 +91,6 @@ pub(super) fn text(measured: &[Measured], request: &Request) -> String {
         },
         request.plan.time,
         request.plan.more,
-        super::CLOSER,
         request.congestion
     );
     let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
@@ -168,6 +142,7 @@ pub(super) fn document(measured: &[Measured], request: &Request) -> Value {
         "congestion_control": request.congestion,
         "beside": request.beside,
         "kernel_beside": request.kernel_beside,
+        "kernel_twice": request.kernel_twice,
         "nsperf": request.paths == Paths::Nsperf,
         "way": format!("{:?}", request.way).to_lowercase(),
         "seconds": request.plan.time.as_secs_f64(),
