@@ -259,6 +259,11 @@ pub(crate) struct StreamArgs {
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = units::size,
           allow_hyphen_values = true, conflicts_with = "length")]
     pub bytes: Option<u64>,
+    /// Put what is written into a buffer of this size, which is handed to the stack when it is full
+    /// or the turn of the loop ends
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
+          value_parser = units::buffer_size)]
+    pub write_buffer: Option<usize>,
     /// Receive instead of send; with --to the peer must be a chargen service
     #[arg(short = 'R', long)]
     pub reverse: bool,

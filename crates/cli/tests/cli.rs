@@ -184,7 +184,9 @@ fn run_time_errors() {
 
 #[test]
 fn stream_in_one_process() {
-    for extra in ["", "--reverse", "--threads", "--reverse --threads", "--offload off --mtu 1280"] {
+    let extras = ["", "--reverse", "--threads", "--reverse --threads", "--offload off --mtu 1280"];
+    let buffered = ["-m 100 --write-buffer 16KiB", "-m 100 --write-buffer 16KiB --threads"];
+    for extra in extras.into_iter().chain(buffered) {
         let text = document(&format!("stream -n 1MiB -P 2 --json - {extra}"));
         has_figures(&text);
         assert_eq!(text["bytes"], 2 << 20, "{extra}");

@@ -155,6 +155,7 @@ fn terms(stage: &Stage, plan: &Plan, kind: Kind, flows: u32) -> Terms {
         read_buffers: stage.read_buffers,
         compute: Duration::ZERO,
         shared: stage.shared,
+        write_buffer: None,
         length: plan.length,
         warm_up: kind.is_endless().then_some(plan.warm_up),
         bounded: true,

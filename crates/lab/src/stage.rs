@@ -165,6 +165,7 @@ impl Stage<'_> {
             read_buffers: self.read_buffers,
             compute: self.compute,
             shared: self.shared,
+            write_buffer: None,
             length: plan.length,
             warm_up: Some(plan.warm_up),
             cpus: Some([self.cpus[0], self.cpus[2]]),

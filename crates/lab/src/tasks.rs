@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use plimsoll::{TcpListener, TcpStream};
+use plimsoll::{BufferedStream, TcpListener, TcpStream};
 
 use crate::event_loop::{Around, Task, Turn};
 
@@ -219,23 +219,87 @@ impl Task for Sink {
 /// the peer to end the other.
 pub struct Source {
     /// The connection.
-    pub stream: TcpStream,
+    stream: Output,
     /// Bytes of one write.
-    pub message: usize,
+    message: usize,
     /// Bytes that are still to be written; `u64::MAX` is no limit.
-    pub left: u64,
+    left: u64,
     /// The phase in which it stops.
-    pub stop_phase: u32,
+    stop_phase: u32,
     /// Whether its direction has ended.
-    pub ended: bool,
+    ended: bool,
     /// Where to count.
-    pub tally: Rc<Tally>,
+    tally: Rc<Tally>,
+}
+
+/// A connection that is written to.
+enum Output {
+    Plain(TcpStream),
+    Buffered(BufferedStream),
+}
+
+impl Output {
+    fn stream(&self) -> &TcpStream {
+        match self {
+            Output::Plain(stream) => stream,
+            Output::Buffered(stream) => stream.get_ref(),
+        }
+    }
+
+    fn shutdown(&mut self) -> io::Result<()> {
+        match self {
+            Output::Plain(stream) => stream.shutdown(Shutdown::Write),
+            Output::Buffered(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
+    /// As [`write`], with or without the buffer.
+    fn write(&mut self, around: &mut Around<'_>, count: usize) -> Step<usize> {
+        let stream = match self {
+            Output::Plain(stream) => return write(stream, around, count),
+            Output::Buffered(stream) => stream,
+        };
+        let count = count.min(around.scratch.len());
+        loop {
+            match stream.write(&around.scratch[..count]) {
+                Ok(count) => return Step::Went(count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !stream.get_ref().poll_writable(around.waker) {
+                        return Step::Blocked;
+                    }
+                }
+                Err(error) => return Step::Failed(error),
+            }
+        }
+    }
 }
 
 impl Source {
+    /// Writes `message` bytes at a time, all in all `bytes`; `u64::MAX` is no limit. Stops in the
+    /// phase `stop_phase` all the same.
+    pub fn new(
+        stream: TcpStream,
+        (message, bytes): (usize, u64),
+        stop_phase: u32,
+        tally: Rc<Tally>,
+    ) -> Source {
+        let stream = Output::Plain(stream);
+        Source { stream, message, left: bytes, stop_phase, ended: false, tally }
+    }
+
     /// Writes without end.
     pub fn endless(stream: TcpStream, message: usize, tally: Rc<Tally>) -> Source {
-        Source { stream, message, left: u64::MAX, stop_phase: u32::MAX, ended: false, tally }
+        Source::new(stream, (message, u64::MAX), u32::MAX, tally)
+    }
+
+    /// With a buffer of so many bytes, if any.
+    pub fn buffered(mut self, bytes: Option<usize>) -> Source {
+        if let (Some(bytes), Output::Plain(stream)) = (bytes, &self.stream)
+            && let Ok(stream) = stream.try_clone()
+        {
+            self.stream = Output::Buffered(stream.with_write_buffer(bytes));
+        }
+        self
     }
 
     fn fail(&self, error: io::Error) -> Turn {
@@ -250,13 +314,13 @@ impl Task for Source {
         while moved < around.turn_bytes && !self.ended {
             if around.phase >= self.stop_phase || self.left == 0 {
                 self.ended = true;
-                if let Err(error) = self.stream.shutdown(Shutdown::Write) {
+                if let Err(error) = self.stream.shutdown() {
                     return self.fail(error);
                 }
                 break;
             }
             let want = (self.message as u64).min(self.left) as usize;
-            match write(&self.stream, around, want) {
+            match self.stream.write(around, want) {
                 Step::Went(count) => {
                     add(&self.tally.sent, count as u64);
                     if self.left != u64::MAX {
@@ -274,7 +338,7 @@ impl Task for Source {
         }
         // What the peer sends is thrown away; its end means that it has read everything.
         loop {
-            match read(&self.stream, around, usize::MAX) {
+            match read(self.stream.stream(), around, usize::MAX) {
                 Step::Went(_) => {}
                 Step::Blocked => return Turn::Sleep,
                 Step::Ended => return Turn::Done,

@@ -61,6 +61,7 @@
 //! | connect and accept in a future | [`Connector::connect_async`], [`TcpListener::accept_async`] |
 //! | wait in a future | [`Registration`], from [`TcpStream::readable`] and its neighbours |
 //! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
+//! | write a little at a time at the cost of a copy | [`BufferedStream`] |
 //! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
 //! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |
 //! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
@@ -256,6 +257,7 @@
 #![cfg_attr(not(feature = "tokio"), allow(rustdoc::broken_intra_doc_links, reason = "of `net`"))]
 #![forbid(unsafe_code)]
 
+mod buffered;
 mod builder;
 mod clock;
 mod error;
@@ -284,11 +286,13 @@ mod shutdown;
 mod spin;
 mod stack;
 mod stream;
+mod turns;
 mod udp;
 mod udp_flows;
 mod udp_options;
 mod unhandled;
 
+pub use buffered::{BufferedStream, Buffers};
 pub use builder::{BuildError, StackBuilder};
 pub use clock::{Clock, now};
 pub use idle_polls::IdlePolls;

@@ -10,6 +10,7 @@ use plimsoll_tcp::Instant;
 #[cfg(unix)]
 pub use self::prepared_wait::{PreparedWait, Watch};
 use crate::stack::{BUDGET, Kicker, Polled, Stack};
+use crate::turns;
 
 /// Runs one of the queues of a stack that was built
 /// [without a thread](crate::StackBuilder::build_without_thread). There is one for each queue at a
@@ -108,12 +109,18 @@ impl QueueLoop {
 
     /// As [`Stack::poll`], for this queue.
     pub fn poll(&mut self) -> Polled {
+        turns::end();
         Polled::of(self.stack.core().poll_queue(self.queue(), self.stack.now(), BUDGET))
     }
 
     /// As [`Stack::poll_with`], for this queue.
     pub fn poll_with(&mut self, mut turn: impl FnMut()) -> Polled {
+        turns::end();
         let core = self.stack.core();
+        let mut turn = || {
+            turn();
+            turns::end();
+        };
         Polled::of(core.poll_queue_with(self.queue(), self.stack.now(), BUDGET, &mut turn))
     }
 
@@ -126,6 +133,7 @@ impl QueueLoop {
         until: Option<Instant>,
         ready: impl Fn() -> bool,
     ) -> Result<(), StackError> {
+        turns::end();
         self.waiter.wait(self.stack.now(), until, ready)
     }
 

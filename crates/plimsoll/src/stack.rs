@@ -28,6 +28,7 @@ use crate::clock::{Clock, now};
 use crate::error::refused;
 use crate::queue_loop::QueueLoop;
 use crate::resolve::Resolve;
+use crate::turns;
 
 /// Packets that one poll takes from each device at most, so that sockets get their turn.
 pub(crate) const BUDGET: usize = 256;
@@ -170,6 +171,7 @@ impl Stack {
     /// # Ok::<(), plimsoll::BuildError>(())
     /// ```
     pub fn poll(&self) -> Polled {
+        turns::end();
         Polled::of(self.core().poll(self.now(), BUDGET))
     }
 
@@ -179,6 +181,11 @@ impl Stack {
     /// each. It may use sockets, but must not poll. If it panics, the panic goes on when the poll
     /// has come to its end, and the stack is none the worse for it.
     pub fn poll_with(&self, mut turn: impl FnMut()) -> Polled {
+        turns::end();
+        let mut turn = || {
+            turn();
+            turns::end();
+        };
         Polled::of(self.core().poll_with(self.now(), BUDGET, &mut turn))
     }
 
@@ -202,6 +209,7 @@ impl Stack {
     /// If another thread waits already, or the stack has threads or a [`QueueLoop`] of its own; if
     /// the system refuses to wait.
     pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), StackError> {
+        turns::end();
         self.core().wait_unless(self.now(), until, ready)
     }
 

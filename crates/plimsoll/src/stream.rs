@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -37,6 +37,16 @@ use crate::stack::Stack;
 /// ```
 pub struct TcpStream {
     shared: Arc<Shared>,
+}
+
+/// A stream that this does not keep open.
+pub(crate) struct WeakStream(Weak<Shared>);
+
+impl WeakStream {
+    /// The stream, unless it is closed.
+    pub(crate) fn upgrade(&self) -> Option<TcpStream> {
+        self.0.upgrade().map(|shared| TcpStream { shared })
+    }
 }
 
 /// SO_LINGER is off.
@@ -244,6 +254,11 @@ impl TcpStream {
         timeout: Duration,
     ) -> io::Result<TcpStream> {
         Connector::new(stack).timeout(timeout).connect(*address)
+    }
+
+    /// A handle that does not keep it open.
+    pub(crate) fn downgrade(&self) -> WeakStream {
+        WeakStream(Arc::downgrade(&self.shared))
     }
 
     /// Another handle for the same connection.
@@ -494,7 +509,7 @@ impl TcpStream {
     }
 
     /// The error that was kept, once.
-    fn take_deferred(&self) -> Option<io::Error> {
+    pub(crate) fn take_deferred(&self) -> Option<io::Error> {
         let number = self.shared.deferred.swap(0, Ordering::Relaxed);
         match number {
             0 => None,
@@ -506,7 +521,7 @@ impl TcpStream {
     }
 
     /// An error of the socket, with the reason if the stack has come to its end.
-    fn told(&self, error: SocketError) -> io::Error {
+    pub(crate) fn told(&self, error: SocketError) -> io::Error {
         io_error(self.shared.stack.core(), error)
     }
 

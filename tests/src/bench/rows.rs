@@ -63,6 +63,24 @@ pub(crate) const ALL: &[Row] = &[
         kernel: |stage| kernel_stream(stage, "128", Side::Reader),
     },
     Row {
+        name: "128-byte writes to the kernel, with a write buffer",
+        unit: Unit::Bits,
+        against: VETH,
+        floor: 5.0,
+        aim: 50.0,
+        ours: |stage| we_send_as(stage, "128", 1, &["--write-buffer", "65536"]),
+        kernel: |stage| kernel_stream(stage, "128", Side::Reader),
+    },
+    Row {
+        name: "128-byte writes to the kernel, four flows",
+        unit: Unit::Bits,
+        against: VETH,
+        floor: 5.0,
+        aim: 20.0,
+        ours: |stage| we_send_as(stage, "128", 4, &[]),
+        kernel: |stage| kernel_stream(stage, "128", Side::Reader),
+    },
+    Row {
         name: "kernel sends bulk to us",
         unit: Unit::Bits,
         against: VETH,
@@ -197,13 +215,22 @@ fn kernel_stream(stage: &Stage, size: &str, side: Side) -> Result<Sample> {
 }
 
 fn we_send(stage: &Stage, size: &str) -> Result<Sample> {
+    we_send_as(stage, size, 1, &[])
+}
+
+/// As [`we_send`], over some flows, with further words for `plimsoll stream`.
+fn we_send_as(stage: &Stage, size: &str, flows: usize, how: &[&str]) -> Result<Sample> {
     let world = stage.tun()?;
     let address = format!("{KERNEL}:5001");
     let mut reader = start(&world.ns, &["peer", "discard", &address])?;
     let seconds = stage.seconds();
-    let words = ["stream", "-m", size, "-l", &seconds, "--to", &address];
-    let ours = plimsoll(&world, &words, stage.limit())?;
+    let count = flows.to_string();
+    let words = ["stream", "-m", size, "-P", &count, "-l", &seconds, "--to", &address];
+    let ours = plimsoll(&world, &[&words, how].concat(), stage.limit())?;
     let mut sample = throughput(&next_figures(&mut reader, stage.limit())?)?;
+    for _ in 1..flows {
+        sample.value += throughput(&next_figures(&mut reader, stage.limit())?)?.value;
+    }
     sample.cpu = busy(stage, &ours);
     Ok(sample)
 }

@@ -54,6 +54,7 @@ fn workload(
         read_buffers: 1,
         compute: Duration::ZERO,
         shared: false,
+        write_buffer: None,
         length: run.length.unwrap_or(DEFAULT_LENGTH),
         warm_up: None,
         cpus: stack.pin.then_some([0, 1]),

@@ -18,6 +18,7 @@ struct Document<'a> {
     reverse: bool,
     flows: u32,
     message_bytes: usize,
+    write_buffer_bytes: Option<usize>,
     seconds: f64,
     bytes: u64,
     #[serde(flatten)]
@@ -31,7 +32,8 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
     let kind =
         if args.reverse { Kind::Receive { message, bytes } } else { Kind::Send { message, bytes } };
     let json = output::open(args.run.json.as_deref())?;
-    let (workload, captures) = workload(kind, &args.run, &args.link, &args.stack)?;
+    let (mut workload, captures) = workload(kind, &args.run, &args.link, &args.stack)?;
+    workload.write_buffer = args.write_buffer;
     let measured = measure(&workload, &args.stack)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
@@ -47,6 +49,7 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
         reverse: args.reverse,
         flows: args.run.flows,
         message_bytes: message,
+        write_buffer_bytes: args.write_buffer,
         seconds,
         bytes: measured.bytes,
         figures: &figures,

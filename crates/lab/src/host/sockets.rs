@@ -1,6 +1,6 @@
 //! The host's sockets for the threads of a workload.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -159,6 +159,10 @@ impl network::Network for Network {
 impl Socket for Stream {
     fn io(&self) -> impl Read + Write + '_ {
         &*self.0
+    }
+
+    fn buffered(&self, bytes: usize) -> io::Result<impl Write + '_> {
+        Ok(BufWriter::with_capacity(bytes, &*self.0))
     }
 
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {

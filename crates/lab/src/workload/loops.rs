@@ -62,7 +62,7 @@ fn serve(
 ) {
     let tally = Rc::new(Tally::default());
     let mut events = EventLoop::new(stack, workload.idle);
-    let kind = workload.kind;
+    let kind = (workload.kind, workload.write_buffer);
     let count = tally.clone();
     let start = move |stream: TcpStream| server_task(kind, stream, count.clone());
     events.spawn(Box::new(Acceptor::new(listener, start, tally.clone())));
@@ -73,12 +73,16 @@ fn serve(
     let _ = report.send(tally.take_error());
 }
 
-fn server_task(kind: Kind, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task> {
+fn server_task(
+    (kind, buffer): (Kind, Option<usize>),
+    stream: TcpStream,
+    tally: Rc<Tally>,
+) -> Box<dyn Task> {
     match kind {
         Kind::Send { .. } => Box::new(Sink { stream, stop_phase: u32::MAX, tally }),
         Kind::Receive { message, bytes } => {
             let stop_phase = phase::STOP;
-            Box::new(Source { stream, message, left: bytes, stop_phase, ended: false, tally })
+            Box::new(Source::new(stream, (message, bytes), stop_phase, tally).buffered(buffer))
         }
         Kind::Rr { sizes: RequestResponse { request, response }, reconnect, .. } => {
             Box::new(Responder::new(stream, (request, response), reconnect, tally))
@@ -248,6 +252,7 @@ fn open(
     }
     for (stream, mut alive) in share.streams {
         let (tally, count, kind) = (tally.clone(), tally.clone(), workload.kind);
+        let buffer = workload.write_buffer;
         let mut plan = match kind {
             Kind::Rr { sizes, transactions, .. } => Some(plan(sizes, transactions)),
             _ => None,
@@ -259,7 +264,7 @@ fn open(
                     let asking = Asking::new(stream, alive.take());
                     Box::new(Requester::new(asking, plan, own.clone()))
                 }
-                None => client_task(kind, stream, stop_early, count.clone()),
+                None => client_task((kind, buffer), stream, stop_early, count.clone()),
             }
         };
         let (stream, start_phase) = (Some(stream), phase::RUN);
@@ -277,11 +282,16 @@ fn open(
     waited
 }
 
-fn client_task(kind: Kind, stream: TcpStream, stop_early: bool, tally: Rc<Tally>) -> Box<dyn Task> {
+fn client_task(
+    (kind, buffer): (Kind, Option<usize>),
+    stream: TcpStream,
+    stop_early: bool,
+    tally: Rc<Tally>,
+) -> Box<dyn Task> {
     let stop_phase = phase::STOP;
     match kind {
         Kind::Send { message, bytes } => {
-            Box::new(Source { stream, message, left: bytes, stop_phase, ended: false, tally })
+            Box::new(Source::new(stream, (message, bytes), stop_phase, tally).buffered(buffer))
         }
         // A server in this process ends the stream itself when the time is over.
         _ => {

@@ -104,6 +104,9 @@ pub struct Workload {
     pub compute: Duration,
     /// A thread that sends bulk data writes shared buffers, which are not copied.
     pub shared: bool,
+    /// A sender of bulk data puts what it writes into a buffer of so many bytes
+    /// ([`BufferedStream`](plimsoll::BufferedStream)).
+    pub write_buffer: Option<usize>,
     /// How long it runs, unless the flows end by themselves.
     pub length: Duration,
     /// If set, only `length` after so much time is measured, while everything runs, and the run
@@ -147,6 +150,7 @@ impl Workload {
             read_buffers: self.read_buffers,
             compute: self.compute,
             shared: self.shared,
+            write_buffer: self.write_buffer,
             length: self.length,
             warm_up: self.warm_up,
             bounded: self.warm_up.is_some(),

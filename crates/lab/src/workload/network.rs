@@ -16,6 +16,9 @@ pub(crate) trait Socket: Send + 'static {
     /// To read and to write.
     fn io(&self) -> impl Read + Write + '_;
 
+    /// To write a little at a time, with a buffer of `bytes`.
+    fn buffered(&self, bytes: usize) -> io::Result<impl Write + '_>;
+
     /// Ends a direction, or both.
     fn shutdown(&self, how: Shutdown) -> io::Result<()>;
 
@@ -118,6 +121,10 @@ impl Network for Ours {
 impl Socket for TcpStream {
     fn io(&self) -> impl Read + Write + '_ {
         self
+    }
+
+    fn buffered(&self, bytes: usize) -> io::Result<impl Write + '_> {
+        Ok(self.try_clone()?.with_write_buffer(bytes))
     }
 
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {

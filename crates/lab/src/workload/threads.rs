@@ -6,7 +6,7 @@
 //! What fails first, on whichever side, is what the run fails with: a thread tells it before it
 //! closes its socket, which the other side may take for the end of a stream.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -46,6 +46,8 @@ pub(crate) struct Terms {
     pub(crate) compute: Duration,
     /// A sender of bulk data copies nothing.
     pub(crate) shared: bool,
+    /// A sender of bulk data puts what it writes into a buffer of so many bytes.
+    pub(crate) write_buffer: Option<usize>,
     /// How long it runs, unless the flows end by themselves.
     pub(crate) length: Duration,
     /// If set, only `length` after so much time is measured.
@@ -382,7 +384,7 @@ impl<N: Network> Run<N> {
         let mut scratch = vec![0; SCRATCH_BYTES];
         match (self.terms.kind, stream) {
             (Kind::Send { message, bytes }, Some(stream)) => {
-                let sent = send(stream.io(), &mut scratch, message, bytes, self.stop())?;
+                let sent = self.send(&stream, &mut scratch, (message, bytes))?;
                 stream.shutdown(Shutdown::Write)?;
                 if !self.windowed() {
                     self.moved.add(sent);
@@ -476,6 +478,22 @@ impl<N: Network> Run<N> {
         let _ = self.wait(|gate| gate.measured);
     }
 
+    /// Writes `bytes` bytes, `message` at a time, or until it is to stop. Returns how many.
+    fn send(
+        &self,
+        stream: &N::Stream,
+        scratch: &mut Vec<u8>,
+        (message, bytes): (usize, u64),
+    ) -> io::Result<u64> {
+        let Some(buffer) = self.terms.write_buffer else {
+            return send(stream.io(), scratch, message, bytes, self.stop());
+        };
+        let mut buffered = stream.buffered(buffer)?;
+        let sent = send(&mut buffered, scratch, message, bytes, self.stop())?;
+        buffered.flush()?;
+        Ok(sent)
+    }
+
     fn serve_one(&self, stream: &N::Stream, scratch: &mut Vec<u8>) -> io::Result<()> {
         match self.terms.kind {
             Kind::Send { .. } => self.receive(stream, |count| {
@@ -490,7 +508,7 @@ impl<N: Network> Run<N> {
                 if self.terms.shared {
                     stream.send_shared(message, bytes, self.stop())?;
                 } else {
-                    send(stream.io(), scratch, message, bytes, self.stop())?;
+                    self.send(stream, scratch, (message, bytes))?;
                 }
                 stream.shutdown(Shutdown::Write)?;
                 receive(stream.io(), scratch, |_| ())

@@ -64,6 +64,7 @@
 mod ambient;
 #[cfg(feature = "axum")]
 mod axum;
+mod buffered;
 mod driver;
 mod gate;
 mod halves;
@@ -127,6 +128,9 @@ const _: () = {
     everywhere::<crate::TcpListener>();
     everywhere::<crate::Connecting>();
     everywhere::<crate::Accept<'_>>();
+    everywhere::<crate::BufferedStream>();
+    everywhere::<crate::BufferedStream<TcpStream>>();
+    everywhere::<crate::BufferedStream<OwnedWriteHalf>>();
 
     fn is_send<T: Send>(_: T) {}
     #[allow(dead_code, reason = "it is checked, not called")]

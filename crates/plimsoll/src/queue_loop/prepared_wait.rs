@@ -10,6 +10,7 @@ use plimsoll_stack::{Prepared, StackError};
 use plimsoll_tcp::Instant;
 
 use super::QueueLoop;
+use crate::turns;
 
 impl QueueLoop {
     /// For a program that sleeps in an `epoll_wait` or a `poll` of its own: says that this loop is
@@ -56,6 +57,7 @@ impl QueueLoop {
         &mut self,
         ready: impl FnOnce() -> bool,
     ) -> Result<Option<PreparedWait<'_>>, StackError> {
+        turns::end();
         let now = self.stack.now();
         match self.waiter.prepare_by_descriptor(now, ready)? {
             Prepared::Work => Ok(None),

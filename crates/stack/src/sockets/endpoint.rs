@@ -120,6 +120,8 @@ pub(crate) struct Inner {
     touched: bool,
     /// What the account of memory has it for, in bytes.
     pub(crate) charged: u32,
+    /// Bytes of buffers that the application fills and has not handed over.
+    buffered: u32,
     /// The round in which it entered the list of those who wait for memory.
     pub(crate) memory_ticket: u32,
     /// What it has of its listener's budget.
@@ -255,6 +257,7 @@ impl Endpoint {
             // The packet that made it is of a batch.
             touched: listener.is_some(),
             charged: 0,
+            buffered: 0,
             memory_ticket: 0,
             share,
             short_of_own: false,
@@ -481,6 +484,21 @@ impl Inner {
         {
             share.wait(id);
         }
+    }
+
+    /// The application fills a buffer of `bytes`.
+    pub(crate) fn begin_buffer(&mut self, bytes: usize) {
+        self.buffered = self.buffered.saturating_add(bytes as u32);
+    }
+
+    /// The application has handed over a buffer of `bytes`.
+    pub(crate) fn end_buffer(&mut self, bytes: usize) {
+        self.buffered = self.buffered.saturating_sub(bytes as u32);
+    }
+
+    /// Bytes of buffers that the application fills.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffered as usize
     }
 
     /// Its place in the budget of its listener is given back.

@@ -18,7 +18,7 @@ impl Work<'_> {
         let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());
         // What nobody can read any more goes with the last handle, which is about to be dropped.
         let ended = inner.is_gone() && inner.stage == Stage::Orphan;
-        let left = prequeued + endpoint.backlog().bytes() as usize;
+        let left = prequeued + endpoint.backlog().bytes() as usize + inner.buffered();
         let held = if ended { 0 } else { inner.conn.memory_held() + left };
         let tcp_mem = &self.settings.tcp_mem;
         if self.stack.policies.memory().charge(&mut inner.charged, held, tcp_mem) {

@@ -4,7 +4,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use plimsoll_buf::{Slice, Slices};
+use plimsoll_buf::{ChunkWriter, Slice, Slices};
 use plimsoll_tcp::{
     ConnectionError, Context, ErrorReport, Info, Input, Instant, Options, PathEvent, ReadError,
     Record, SetOption, State, WriteError, WriteFlags,
@@ -129,6 +129,34 @@ impl TcpSocket {
                 return self.stack.write_first(&self.endpoint.key, inner, cx, &bytes);
             }
             inner.conn.write_shared(cx, parts, flags).map_err(write_error)
+        }))
+    }
+
+    /// A buffer of `bytes` of the stack's memory, one of [`CLASS_SIZES`](plimsoll_buf::CLASS_SIZES),
+    /// for bytes that are written but not to be handed over yet; it counts in `tcp_mem` from now
+    /// on. `None` if there is no space, memory is short, or the connection is not open: then
+    /// [`write`](Self::write) knows what to do. All that is put into it must come back by
+    /// [`hand_over`](Self::hand_over).
+    pub fn begin_buffer(&self, now: Instant, bytes: usize) -> Option<ChunkWriter> {
+        if self.stack.policies.memory().is_pressed() {
+            return None;
+        }
+        self.stack.begin_buffer(now, &self.endpoint, bytes)
+    }
+
+    /// Hands over what was put into a buffer ([`begin_buffer`](Self::begin_buffer)) of `size`
+    /// bytes, which ends. All is taken, also if there is no space any more: the send buffer is
+    /// exceeded by what is in such buffers at most.
+    ///
+    /// # Errors
+    /// If the connection is not there; then the bytes are gone.
+    pub fn hand_over(&self, now: Instant, part: &Slice, size: usize) -> Result<(), SocketError> {
+        let mut ended = false;
+        self.known(self.stack.write_on(now, &self.endpoint, |inner, cx| {
+            if !std::mem::replace(&mut ended, true) {
+                inner.end_buffer(size);
+            }
+            inner.conn.write_buffered(cx, part).map_err(write_error)
         }))
     }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use plimsoll_buf::{PostponedDrops, Slices};
+use plimsoll_buf::{ChunkWriter, PostponedDrops, Slices};
 use plimsoll_tcp::{
     Below, ConnectionError, Context, Counter, Counters, Events, Input, Instant, ReadError, Serial,
     State,
@@ -652,6 +652,29 @@ impl Stack {
         });
         work.finish();
         read.unwrap_or(Err(PANICKED))
+    }
+
+    /// See [`TcpSocket::begin_buffer`](crate::TcpSocket::begin_buffer).
+    pub(crate) fn begin_buffer(
+        &self,
+        now: Instant,
+        endpoint: &Arc<Endpoint>,
+        bytes: usize,
+    ) -> Option<ChunkWriter> {
+        let mut work = Work::begin_at(self, now, endpoint.home());
+        let begun = work.contain(endpoint, |work| {
+            let mut owned = work.own_at_home(endpoint);
+            let may = owned.conn.may_buffer(&work.settings.tcp) && !owned.is_short_of_budget();
+            let writer = may.then(|| self.pollers.pool(work.home()).chunk(bytes));
+            if let Some(writer) = &writer {
+                owned.begin_buffer(writer.capacity());
+                work.account(endpoint, &mut owned);
+            }
+            work.release(endpoint, owned, false);
+            writer
+        });
+        work.finish();
+        begun.flatten()
     }
 
     fn call<T>(

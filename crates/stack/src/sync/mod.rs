@@ -7,6 +7,7 @@ mod parking;
 pub(crate) mod socket_lock;
 pub(crate) mod timed;
 mod token;
+pub(crate) mod turn_cell;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

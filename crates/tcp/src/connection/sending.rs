@@ -46,7 +46,7 @@ impl Connection {
     ) -> Result<usize, WriteError> {
         self.debug_invariants();
         let asked = parts.iter().map(|part| part.len()).sum();
-        let taken = self.append(cx, parts.iter().copied(), asked, flags);
+        let taken = self.append(cx, parts.iter().copied(), (asked, false), flags);
         self.debug_invariants();
         taken
     }
@@ -69,16 +69,42 @@ impl Connection {
     ) -> Result<usize, WriteError> {
         self.debug_invariants();
         let asked = parts.iter().map(Slice::len).sum();
-        let taken = self.append(cx, parts.iter().cloned(), asked, flags);
+        let taken = self.append(cx, parts.iter().cloned(), (asked, false), flags);
         self.debug_invariants();
         taken
+    }
+
+    /// Whether the application may put bytes aside, to be taken by
+    /// [`write_buffered`](Self::write_buffered) later: a write would find space now.
+    pub fn may_buffer(&self, config: &Config) -> bool {
+        let open = matches!(self.state, State::Established | State::CloseWait);
+        open && self.error.is_none() && self.snd.may_buffer(config, &self.options)
+    }
+
+    /// Takes all bytes that were put aside when [`may_buffer`](Self::may_buffer) allowed it,
+    /// whether there is space now or not: so the send buffer is exceeded by one such part at most.
+    /// They are queued by reference if they fill at least half of their chunk; otherwise that
+    /// would stay for little, and they are copied.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), but never for lack of space.
+    pub fn write_buffered(&mut self, cx: &Context, part: &Slice) -> Result<(), WriteError> {
+        self.debug_invariants();
+        let (asked, flags) = ((part.len(), true), WriteFlags::default());
+        let taken = if 2 * part.len() >= part.chunk_size() {
+            self.append(cx, core::iter::once(part.clone()), asked, flags)
+        } else {
+            self.append(cx, core::iter::once(&part[..]), asked, flags)
+        };
+        self.debug_invariants();
+        taken.map(drop)
     }
 
     fn append<P: Piece>(
         &mut self,
         cx: &Context,
         parts: impl Iterator<Item = P>,
-        asked: usize,
+        (asked, in_full): (usize, bool),
         flags: WriteFlags,
     ) -> Result<usize, WriteError> {
         self.may_write()?;
@@ -86,7 +112,7 @@ impl Connection {
         if asked == 0 {
             return Ok(0);
         }
-        let view = WriteView { cx, options: &self.options, pool: &self.pool };
+        let view = WriteView { cx, options: &self.options, pool: &self.pool, in_full };
         let taken = self.snd.append(&view, parts, asked, flags);
         if taken == 0 {
             return Err(WriteError::WouldBlock);

@@ -43,6 +43,9 @@ pub(crate) struct WriteView<'a> {
     pub(crate) options: &'a Options,
     /// Where buffers come from.
     pub(crate) pool: &'a Pool,
+    /// All is taken, whether there is space or not: the space was looked at before
+    /// ([`SendSide::may_buffer`]).
+    pub(crate) in_full: bool,
 }
 
 /// What the bytes of one write are parted by. Nothing of it changes while they are taken.
@@ -76,7 +79,7 @@ impl SendSide {
         let zerocopy = flags.zerocopy && view.options.zerocopy;
         let was_empty = self.queue.is_empty();
         let (space, memory) = (self.raw_room(config, asked), self.memory_room(cx, asked));
-        let room = space.min(memory);
+        let room = if view.in_full { usize::MAX } else { space.min(memory) };
         let mut bounds = self.boundaries();
         let mut taken = 0;
         let mut in_unit = 0;
@@ -127,6 +130,19 @@ impl SendSide {
         self.mark_write(WriteFlags::default(), None, true);
         self.last_input = LastInput::Corked { room: room - data.len() };
         true
+    }
+
+    /// Whether bytes may be promised to be taken later, by a write that is not refused then: there
+    /// is space for a unit now.
+    pub(crate) fn may_buffer(&self, config: &Config, options: &Options) -> bool {
+        let queued = self.queue.len();
+        if self.no_memory || self.fin != Fin::None || queued >= notsent_lowat(config, options) {
+            return false;
+        }
+        if config.tcp_sndbuf_raw > 0 {
+            return self.raw_room(config, usize::MAX) > 0;
+        }
+        memory::may_grow(self.queued_memory(), self.buf_limit)
     }
 
     fn boundaries(&self) -> Boundaries {
@@ -242,7 +258,8 @@ impl SendSide {
         let raw = config.tcp_sndbuf_raw > 0;
         let full = !raw && !memory::may_grow(self.queued_memory(), self.buf_limit);
         let staying = self.queue.len() - bounds.windows.leaving(self.queue.len() as u32) as usize;
-        if full || staying >= notsent_lowat(config, view.options) {
+        let full = full || staying >= notsent_lowat(config, view.options);
+        if full && !view.in_full {
             return 0;
         }
         self.push_now = false;

@@ -58,6 +58,10 @@ impl Socket for Stream {
         Io(self, io::empty())
     }
 
+    fn buffered(&self, _: usize) -> io::Result<impl Write + '_> {
+        Ok(self.io())
+    }
+
     fn shutdown(&self, _: Shutdown) -> io::Result<()> {
         Ok(())
     }
@@ -134,6 +138,7 @@ fn error(wrong: Wrong, kind: Kind, windowed: bool) -> String {
         read_buffers: 1,
         compute: Duration::ZERO,
         shared: true,
+        write_buffer: None,
         length: Duration::ZERO,
         // So long that only a failure can be its end.
         warm_up: windowed.then_some(Duration::from_secs(1000)),

@@ -1,0 +1,224 @@
+//! What a handle works on without a lock, and the loop of one thread may take away.
+//!
+//! # Theory of operation
+//!
+//! A [`TurnCell`] is a handle to a value; there is one for each value, and it may go from thread to
+//! thread. It can *lend* the value to the thread that it is on ([`TurnCell::lend`]). Then that
+//! thread may take the value away ([`Lent::take`]), when the code that uses the handle has come to
+//! its end: a loop does so at the end of a turn, with what was put aside in the turn. The loan stays
+//! on the thread; the handle may leave it.
+//!
+//! One word says to whom the value is lent. On the thread of the loan, the handle and the loan are
+//! used one after the other, so plain loads and stores of the word are enough, and using the value
+//! costs no locked instruction. A handle that finds its value lent to another thread ends the loan
+//! first, under a lock. Taking is done under that lock as well, and the taker holds it until what
+//! it has taken is where it belongs ([`Taken`]): so nothing that the handle does later overtakes it.
+//! On its own thread the handle does not wait for that: what runs there in the middle of it, such
+//! as a waker, comes behind what was taken.
+//!
+//! While a handle uses the value, the word says so. A loan that is taken in the middle of that, on
+//! the same thread, finds nothing to take.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, PoisonError};
+
+#[cfg(all(loom, test))]
+use loom::{
+    cell::UnsafeCell,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+#[cfg(not(all(loom, test)))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// With the interface of loom's.
+#[cfg(not(all(loom, test)))]
+struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(all(loom, test)))]
+impl<T> UnsafeCell<T> {
+    fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
+        work(self.0.get())
+    }
+}
+
+/// The value is the handle's alone.
+const HANDLE: usize = 0;
+/// The handle is using it.
+const IN_USE: usize = 1;
+/// Beside the thread: its loan has taken the value, and is at putting it where it belongs.
+const TAKEN: usize = 2;
+
+/// A thread; one that has ended may have had the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Thread(usize);
+
+thread_local! {
+    /// Its address is the thread's number: it is cheap to find, and a multiple of 4 above 0.
+    static HERE: u64 = const { 0 };
+}
+
+impl Thread {
+    /// The calling one.
+    #[inline]
+    fn here() -> Thread {
+        HERE.with(|here| Thread(std::ptr::from_ref(here).addr()))
+    }
+}
+
+/// What the handle and a loan have in common.
+struct Shared<T> {
+    /// [`HANDLE`], [`IN_USE`], or the thread that it is lent to, with [`TAKEN`] or without.
+    lent_to: AtomicUsize,
+    /// Held by who takes the value for a loan, and by a handle that ends one of another thread.
+    taking: Mutex<()>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached by the handle, of which there is one, or by the thread that it is
+// lent to, never by both (see the module), and it may go to other threads.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.taking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn swap(&self, from: usize, to: usize) -> bool {
+        self.lent_to.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// The handle to a value that can be lent to the loop of a thread.
+pub struct TurnCell<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// What a thread may take. It stays on the thread. Dropping it ends the loan.
+pub struct Lent<T> {
+    shared: Arc<Shared<T>>,
+    thread: Thread,
+    /// It may not leave the thread.
+    stays: PhantomData<*mut T>,
+}
+
+/// As long as it lives, the handle can do nothing on another thread.
+#[must_use = "what was taken is put where it belongs before this is dropped"]
+pub struct Taken<'a, T> {
+    shared: &'a Shared<T>,
+    thread: Thread,
+    _taking: MutexGuard<'a, ()>,
+}
+
+impl<T: Default> TurnCell<T> {
+    /// A handle to `value`, which is lent to nobody.
+    pub fn new(value: T) -> TurnCell<T> {
+        let lent_to = AtomicUsize::new(HANDLE);
+        let value = UnsafeCell::new(value);
+        TurnCell { shared: Arc::new(Shared { lent_to, taking: Mutex::new(()), value }) }
+    }
+
+    /// Uses the value.
+    #[inline]
+    pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
+        self.with_on(Thread::here(), work)
+    }
+
+    #[inline]
+    fn with_on<R>(&mut self, here: Thread, work: impl FnOnce(&mut T) -> R) -> R {
+        let shared = &*self.shared;
+        let mut lent_to = shared.lent_to.load(Ordering::Acquire);
+        if lent_to != HANDLE && lent_to & !TAKEN != here.0 {
+            self.end_loan();
+            lent_to = HANDLE;
+        }
+        shared.lent_to.store(IN_USE, Ordering::Relaxed);
+        let result = shared.value.with_mut(|value| {
+            // SAFETY: there is one handle, and it is borrowed exclusively. A loan of another thread
+            // has ended; one of this thread finds it in use.
+            work(unsafe { &mut *value })
+        });
+        shared.lent_to.store(lent_to, Ordering::Relaxed);
+        result
+    }
+
+    /// Lends the value to this thread, unless it is already.
+    pub fn lend(&mut self) -> Option<Lent<T>> {
+        self.lend_on(Thread::here())
+    }
+
+    fn lend_on(&mut self, here: Thread) -> Option<Lent<T>> {
+        let lent_to = self.shared.lent_to.load(Ordering::Acquire);
+        if lent_to == here.0 {
+            return None;
+        }
+        if lent_to != HANDLE && lent_to & !TAKEN != here.0 {
+            self.end_loan();
+        }
+        self.shared.lent_to.store(here.0, Ordering::Relaxed);
+        Some(Lent { shared: self.shared.clone(), thread: here, stays: PhantomData })
+    }
+
+    /// Ends a loan of another thread, and waits until what it has taken is where it belongs. Or the
+    /// handle was in use when that panicked.
+    #[cold]
+    fn end_loan(&self) {
+        let _taking = self.shared.lock();
+        self.shared.lent_to.store(HANDLE, Ordering::Relaxed);
+    }
+}
+
+impl<T: Default> Lent<T> {
+    /// Takes the value, and leaves the default in its place: the loan ends. Nothing is taken if it
+    /// has ended before, or the handle is in use just now.
+    pub fn take(&self) -> Option<(T, Taken<'_, T>)> {
+        let (shared, thread) = (&*self.shared, self.thread);
+        let taking = shared.lock();
+        if !shared.swap(thread.0, IN_USE) {
+            return None;
+        }
+        let value = shared.value.with_mut(|value| {
+            // SAFETY: it was lent to this thread, where the handle does not use it now, which the
+            // word would say. On another thread the handle waits for the lock, whether it finds the
+            // word as it is or as it was before.
+            std::mem::take(unsafe { &mut *value })
+        });
+        shared.lent_to.store(thread.0 | TAKEN, Ordering::Release);
+        Some((value, Taken { shared, thread, _taking: taking }))
+    }
+}
+
+impl<T> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        // Unless it is lent anew.
+        self.shared.swap(self.thread.0 | TAKEN, HANDLE);
+    }
+}
+
+impl<T> Drop for Lent<T> {
+    fn drop(&mut self) {
+        self.shared.swap(self.thread.0, HANDLE);
+    }
+}
+
+impl<T> fmt::Debug for TurnCell<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TurnCell").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
