@@ -7,6 +7,7 @@
 mod at;
 mod atomics;
 mod callgrind;
+mod devices;
 mod flood;
 pub(crate) mod idle;
 pub(crate) mod million;
@@ -34,6 +35,7 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
   atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
+  devices [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]
   sacked [--at COMMIT]... [--rounds N] [--json FILE]
   idle [--at COMMIT]... [--connections N] [--json FILE]
@@ -50,6 +52,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("tun2proxy") => tun2proxy::run(root, args),
         Some("udp") => steps::bench_udp(root, args),
         Some("atomics") => atomics::run(root, &args[1..]),
+        Some("devices") => devices::run(root, &args[1..]),
         Some("flood") => flood::run(root, &args[1..]),
         Some("idle") => idle::run(root, &args[1..]),
         Some("million") => million::run(root, &args[1..]),
