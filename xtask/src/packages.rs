@@ -31,8 +31,18 @@ const NEEDED: [(&str, &str); 11] = [
 ];
 
 /// The same for the programs of others that `cargo xtask outside` and single benches run.
-const OUTSIDE: [(&str, &str); 4] =
-    [("go", "golang-go"), ("h2load", "nghttp2-client"), ("wrk", "wrk"), ("iperf3", "iperf3")];
+const OUTSIDE: [(&str, &str); 6] = [
+    ("go", "golang-go"),
+    ("h2load", "nghttp2-client"),
+    ("wrk", "wrk"),
+    ("iperf3", "iperf3"),
+    ("pasta", "passt"),
+    ("slirp4netns", "slirp4netns"),
+];
+
+/// Where `liblwip-dev` has the headers of lwIP, and one of them.
+pub(crate) const LWIP_HEADERS: &str = "/usr/include/lwip";
+const LWIP_HEADER: &str = "/usr/include/lwip/lwip/tcp.h";
 
 /// The same for programs without which single tests are left out.
 const WISHED: [(&str, &str); 3] =
@@ -91,13 +101,34 @@ pub(crate) fn wish() {
 
 /// Makes sure that callgrind can be run. Says why not.
 pub(crate) fn valgrind() -> Result<(), String> {
-    if exists(VALGRIND) {
+    bring(VALGRIND, || exists(VALGRIND))
+}
+
+/// Makes sure that lwIP can be built against. Says why not.
+pub(crate) fn lwip() -> Result<(), String> {
+    bring("liblwip-dev", || Path::new(LWIP_HEADER).exists())
+}
+
+/// Makes sure that a program of others, which a single bench runs, is there. Says why not.
+pub(crate) fn program(name: &str) -> Result<(), String> {
+    let known = OUTSIDE.iter().find(|(program, _)| *program == name);
+    let (_, package) = known.ok_or_else(|| format!("{name} is in no package that is known"))?;
+    bring(package, || exists(name))
+}
+
+/// Installs a package if what is wanted of it is not there. Says why it is not there then.
+fn bring(package: &str, is_there: impl Fn() -> bool) -> Result<(), String> {
+    if is_there() {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
-        return Err("valgrind is missing (apt-get install valgrind)".into());
+        return Err(format!("{package} is missing (apt-get install {package})"));
     }
-    install(&[VALGRIND]).map_err(|error| format!("{error:#}"))
+    install(&[package]).map_err(|error| format!("{error:#}"))?;
+    if is_there() {
+        return Ok(());
+    }
+    Err(format!("Debian's package {package} is installed, and does not have what is needed of it"))
 }
 
 /// Packages with those of these programs that are missing.

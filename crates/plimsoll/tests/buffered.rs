@@ -320,7 +320,8 @@ fn the_loop_of_a_queue_hands_over_as_well() {
     after(&mut pair, &mut || queue.wait(None, || true).unwrap());
     #[cfg(unix)]
     after(&mut pair, &mut || drop(queue.prepare_wait(|| true).unwrap()));
-    let pump = |queue: &mut plimsoll::QueueLoop| while queue.poll().worked | pair.server.poll().worked {};
+    let pump =
+        |queue: &mut plimsoll::QueueLoop| while queue.poll().worked | pair.server.poll().worked {};
     pump(&mut queue);
     assert_eq!(pair.arrived(), if cfg!(unix) { &b"1234"[..] } else { b"123" });
 }

@@ -106,5 +106,5 @@ pub use stack::udp::output::UdpTransmit;
 pub use stack::udp::socket::UdpSocket;
 pub use stack::unhandled::{UnhandledHook, UnhandledReceiver};
 pub use stack::wait::{Prepared, QueueWaiter};
-pub use sync::turn_cell::{Lent, Taken, TurnCell};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};
+pub use sync::turn_cell::{Lent, Taken, TurnCell};

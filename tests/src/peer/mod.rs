@@ -18,6 +18,7 @@ pub(crate) mod workload;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context, Result, bail};
+pub(crate) use behaviour::raise_descriptor_limit;
 use options::Options;
 pub(crate) use workload::CONGESTION_CONTROL;
 

@@ -2,8 +2,9 @@
 //!
 //! The servers are programs of ours in `bench/peers`, which is no part of the workspace: the stacks
 //! are no dependencies of the library. Each is built from the registry of its language, with the
-//! versions that are committed. A stack of somebody else's that cannot be built here, for want of a
-//! compiler or of the registry, is named and left out.
+//! versions that are committed; lwIP, and the programs that forward to the kernel's own server, are
+//! Debian's packages, which are installed if they are missing and that is possible. A stack of
+//! somebody else's that cannot be had here is named and left out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ use crate::{packages, shell, steps};
 /// What the comparison runs beside the servers.
 const PROGRAMS: [&str; 1] = ["ip"];
 
-/// A stack, by the name of its server's folder.
+/// A stack, by the name of its server's folder, or a program that forwards, by its own.
 struct Stack {
     name: &'static str,
     build: fn(&Place) -> Result<Result<PathBuf, String>>,
@@ -41,15 +42,24 @@ const fn other(name: &'static str, build: fn(&Place) -> Result<Result<PathBuf, S
     Stack { name, build, without_it: Without::LeaveOut }
 }
 
-const STACKS: [Stack; 7] = [
+const STACKS: [Stack; 10] = [
     own("ours"),
-    own("kernel"),
+    own(KERNEL),
     other("gvisor", go),
     other("smoltcp", rust),
     other("netstack-smoltcp", rust),
     other("ipstack", rust),
     other("lwip", c),
+    other(NULL, rust),
+    other("pasta", forwarder),
+    other("slirp4netns", forwarder),
 ];
+
+/// No stack: it answers requests, and is there only if it is asked for.
+const NULL: &str = "null";
+
+/// The stack whose server is behind the programs that forward.
+const KERNEL: &str = "kernel";
 
 /// Where a server is built.
 struct Place {
@@ -107,8 +117,11 @@ fn chosen(words: &[String]) -> Result<(Vec<&'static Stack>, Vec<String>)> {
     if let Some(name) = names.iter().find(|name| !known().contains(name)) {
         bail!("there is no stack {name}; the stacks: {}", known().join(" "));
     }
-    let is_chosen =
-        |stack: &&Stack| names.is_empty() || stack.name == "kernel" || names.contains(&stack.name);
+    let is_chosen = |stack: &&Stack| {
+        (names.is_empty() && stack.name != NULL)
+            || stack.name == KERNEL
+            || names.contains(&stack.name)
+    };
     Ok((STACKS.iter().filter(is_chosen).collect(), others))
 }
 
@@ -144,13 +157,19 @@ fn go(place: &Place) -> Result<Result<PathBuf, String>> {
     built(command.current_dir(place.sources.join(place.name)), program)
 }
 
-/// Where Debian's package `liblwip-dev` has the headers of lwIP.
-const LWIP_HEADERS: &str = "/usr/include/lwip";
+/// A program that forwards, which is there already: what is built is the server behind it.
+fn forwarder(place: &Place) -> Result<Result<PathBuf, String>> {
+    if let Err(why) = packages::program(place.name) {
+        return Ok(Err(why));
+    }
+    let (sources, target) = (place.sources.clone(), place.target.clone());
+    rust(&Place { name: KERNEL, sources, target })
+}
 
 /// The server in C, on lwIP as the system has it.
 fn c(place: &Place) -> Result<Result<PathBuf, String>> {
-    if !Path::new(LWIP_HEADERS).join("lwip/tcp.h").exists() {
-        return Ok(Err("there is no lwIP; Debian's package of it is liblwip-dev".to_owned()));
+    if let Err(why) = packages::lwip() {
+        return Ok(Err(why));
     }
     if !quiet("cc", &["--version"]) {
         return Ok(Err("there is no C compiler; Debian's package of one is gcc".to_owned()));
@@ -158,7 +177,7 @@ fn c(place: &Place) -> Result<Result<PathBuf, String>> {
     std::fs::create_dir_all(&place.target).context("making the folder of the servers")?;
     let program = place.target.join(place.program());
     let mut command = Command::new("cc");
-    command.args(["-O2", "-Wall", "-Wextra", "-I", LWIP_HEADERS, "-o"]).arg(&program);
+    command.args(["-O2", "-Wall", "-Wextra", "-I", packages::LWIP_HEADERS, "-o"]).arg(&program);
     command.args(["main.c", "-llwip"]).current_dir(place.sources.join(place.name));
     built(&mut command, program)
 }
@@ -188,14 +207,15 @@ mod tests {
     #[test]
     fn only_stacks_of_others_are_left_out() {
         let needed = STACKS.iter().filter(|stack| stack.without_it == Without::Fail);
-        assert_eq!(needed.map(|stack| stack.name).collect::<Vec<_>>(), ["ours", "kernel"]);
+        assert_eq!(needed.map(|stack| stack.name).collect::<Vec<_>>(), ["ours", KERNEL]);
     }
 
-    /// Every server has its folder.
+    /// Every server has its folder, and what forwards its package.
     #[test]
     fn every_stack_has_its_sources() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers");
-        for stack in &STACKS {
+        let forwards = |stack: &&Stack| ["pasta", "slirp4netns"].contains(&stack.name);
+        for stack in STACKS.iter().filter(|stack| !forwards(stack)) {
             assert!(sources.join(stack.name).is_dir(), "{}", stack.name);
         }
     }

@@ -25,7 +25,7 @@ use crate::{bench, docs, shell, steps};
 
 const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
      figures bench [TABLE]... [--quick] | figures bench \
-     kernel|peers|tun2proxy|million|profile|instructions --from FILE | \
+     kernel|peers|forwarders|tun2proxy|million|profile|instructions --from FILE | \
      figures bench senders|receivers|nsperf|nsperf-link|udp --from FILE...";
 
 /// The longest that one command may take, unless its table says otherwise.
@@ -67,9 +67,10 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 20] = [
+const TABLES: [Table; 21] = [
     Table { name: "kernel", needs_root: true, take: kernel },
-    Table { name: "peers", needs_root: true, take: peers },
+    Table { name: PEERS, needs_root: true, take: peers },
+    Table { name: FORWARDERS, needs_root: true, take: forwarders },
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "latency", needs_root: true, take: latency },
     Table { name: "tun2proxy", needs_root: true, take: tun2proxy },
@@ -89,6 +90,10 @@ const TABLES: [Table; 20] = [
     Table { name: "atomics", needs_root: false, take: atomics },
     Table { name: "nsperf", needs_root: false, take: nsperf::take },
 ];
+
+/// The table of the stacks, and that of what forwards to the kernel, which comes of the same run.
+const PEERS: &str = "peers";
+const FORWARDERS: &str = "forwarders";
 
 /// The tables in which the sum stands beside that of the table before.
 const PROFILES: [&str; 2] = ["profile", "instructions"];
@@ -113,6 +118,9 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("bench") => match &args[1..] {
             [table, option, documents @ ..] if option == "--from" => {
                 put(root, table, from(table, documents)?)?;
+                if table == PEERS {
+                    put(root, FORWARDERS, from(FORWARDERS, documents)?)?;
+                }
                 Effort::Full
             }
             words => take_all(root, words)?,
@@ -135,7 +143,8 @@ fn from(table: &str, documents: &[String]) -> Result<Rows> {
     match (table, taken.as_slice()) {
         ("tun2proxy", [taken]) => tables::tun2proxy(taken),
         ("kernel", [taken]) => tables::kernel(repeated(taken)?),
-        ("peers", [taken]) => tables::peers(repeated(taken)?),
+        (PEERS, [taken]) => tables::peers(repeated(taken)?),
+        (FORWARDERS, [taken]) => tables::forwarders(repeated(taken)?),
         ("senders", taken) => senders::paths(taken, "send"),
         ("receivers", taken) => senders::paths(taken, "receive"),
         ("nsperf-link", taken) => senders::scenarios(taken),
@@ -196,11 +205,17 @@ fn take_all(root: &Path, words: &[String]) -> Result<Effort> {
     for table in chosen {
         let started = Instant::now();
         println!("\n== {}", table.name);
-        let rows =
-            (table.take)(root, effort).with_context(|| format!("the table {}", table.name))?;
-        match effort {
-            Effort::Full => put(root, table.name, rows)?,
-            Effort::Quick => show(&rows),
+        let taken = (table.take)(root, effort);
+        let mut taken =
+            vec![(table.name, taken.with_context(|| format!("the table {}", table.name))?)];
+        if table.name == PEERS {
+            taken.push((FORWARDERS, tables::forwarders(&read(&document(root, PEERS))?)?));
+        }
+        for (name, rows) in taken {
+            match effort {
+                Effort::Full => put(root, name, rows)?,
+                Effort::Quick => show(&rows),
+            }
         }
         println!("== {} took {:.0} s", table.name, started.elapsed().as_secs_f64());
     }
@@ -241,8 +256,9 @@ fn chosen(words: &[String]) -> Result<(Vec<&'static Table>, Effort)> {
     if let Some(name) = names.iter().find(|name| TABLES.iter().all(|table| table.name != **name)) {
         bail!("there is no table {name}; the tables: {}\n{USAGE}", known());
     }
+    let is_named = |table: &str| names.is_empty() || names.iter().any(|name| *name == table);
     let is_chosen =
-        |table: &&Table| names.is_empty() || names.iter().any(|name| *name == table.name);
+        |table: &&Table| is_named(table.name) && !(table.name == FORWARDERS && is_named(PEERS));
     Ok((TABLES.iter().filter(is_chosen).collect(), effort))
 }
 
@@ -258,6 +274,11 @@ fn machine() -> String {
     format!("{}, Linux {}", counted(count, "processor"), release.trim())
 }
 
+/// Where a bench that is run for a table writes its document.
+fn document(root: &Path, name: &str) -> PathBuf {
+    steps::cargo_target(root).join(format!("bench-{name}.json"))
+}
+
 /// Runs a bench, and reads the document that it writes.
 fn measured(
     root: &Path,
@@ -265,7 +286,7 @@ fn measured(
     options: &[&str],
     bench: fn(&Path, &[String]) -> Result<()>,
 ) -> Result<Value> {
-    let path = steps::cargo_target(root).join(format!("bench-{name}.json"));
+    let path = document(root, name);
     let json = path.to_str().context("the path of the repository is text")?;
     let words = [&[name, "--json", json], options].concat();
     bench(root, &words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
@@ -278,7 +299,13 @@ fn kernel(root: &Path, effort: Effort) -> Result<Rows> {
 }
 
 fn peers(root: &Path, effort: Effort) -> Result<Rows> {
-    tables::peers(&measured(root, "peers", effort.quick(), bench::peers::run)?)
+    tables::peers(&measured(root, PEERS, effort.quick(), bench::peers::run)?)
+}
+
+/// Without the stacks. Together with them it comes of their run.
+fn forwarders(root: &Path, effort: Effort) -> Result<Rows> {
+    let options = [&["--with", "pasta", "--with", "slirp4netns"], effort.quick()].concat();
+    tables::forwarders(&measured(root, PEERS, &options, bench::peers::run)?)
 }
 
 fn stalls(root: &Path, effort: Effort) -> Result<Rows> {
@@ -428,7 +455,10 @@ mod tests {
             let (chosen, effort) = chosen(&words(text)).unwrap();
             (chosen.len(), chosen[0].name, effort == Effort::Quick)
         };
-        assert_eq!(of(""), (TABLES.len(), "kernel", false));
+        // Of one run come two tables.
+        assert_eq!(of(""), (TABLES.len() - 1, "kernel", false));
+        assert_eq!(of("forwarders peers"), (1, "peers", false));
+        assert_eq!(of("forwarders"), (1, "forwarders", false));
         assert_eq!(of("--quick explain fq"), (2, "fq", true));
     }
 

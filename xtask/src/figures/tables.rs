@@ -74,21 +74,33 @@ pub(super) fn kernel(taken: &Value) -> Result<Rows> {
     ready(taken, conditions)
 }
 
-/// The table of `bench peers`, and what is not in it.
+/// The table of the stacks of `bench peers`, and what is not in it.
 pub(super) fn peers(taken: &Value) -> Result<Rows> {
+    of_peers(taken, taken, "")
+}
+
+/// The table of what forwards, of the same document.
+pub(super) fn forwarders(taken: &Value) -> Result<Rows> {
+    let forwarders = taken.get("forwarders").context("the document has no table of forwarders")?;
+    of_peers(taken, forwarders, " of the process that forwards")
+}
+
+/// A table of `bench peers` which, with its notes, is in `part` of the document. `memory` says whose
+/// memory it is.
+fn of_peers(taken: &Value, part: &Value, memory: &str) -> Result<Rows> {
     let mut conditions = format!(
         "medians of {} of {} s, interleaved, = the ratio to the kernel (its spread), one client \
-         on the kernel's sockets with {}; CPU is the machine's busy time, both sides; memory with \
-         {} connections",
+         on the kernel's sockets with {}; CPU is the machine's busy time, both sides; \
+         memory{memory} with {} connections",
         counted(&taken["repetitions"], "run"),
         taken["seconds"],
         text(&taken["kernel_congestion_control"]),
-        taken["idle_connections"],
+        part["idle_connections"],
     );
-    for note in array(&taken["notes"])? {
+    for note in array(&part["notes"])? {
         conditions += &format!("; {}", text(note).replace('|', "/"));
     }
-    ready(taken, conditions)
+    ready(part, conditions)
 }
 
 /// The table of `bench latency`.
@@ -483,6 +495,24 @@ mod tests {
         assert_eq!(made.rows, [["bulk"]]);
         assert!(made.conditions.starts_with("medians of 5 runs of 1.0 s"), "{}", made.conditions);
         assert!(made.conditions.ends_with("; lwIP is left out: no / compiler"));
+        assert!(forwarders(&taken).is_err(), "the document is older than its second table");
+    }
+
+    #[test]
+    fn what_forwards_has_a_table_of_the_same_document() {
+        let taken = json!({
+            "repetitions": 5, "seconds": 1.0, "kernel_congestion_control": "cubic",
+            "idle_connections": 10, "notes": [],
+            "table": { "header": ["work"], "rows": [["of stacks"]] },
+            "forwarders": {
+                "idle_connections": 5, "notes": ["pasta 1"], "table": { "header": ["work"], "rows": [["bulk"]] },
+            },
+        });
+        let made = forwarders(&taken).unwrap();
+        assert_eq!(made.rows, [["bulk"]]);
+        let end = "; memory of the process that forwards with 5 connections; pasta 1";
+        assert!(made.conditions.ends_with(end), "{}", made.conditions);
+        assert!(peers(&taken).unwrap().conditions.ends_with("; memory with 10 connections"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A TUN device, one packet for each call: with the kernel's offloads, or one that tokio waits for.
 
 use std::fs::File;
+use std::io;
 #[cfg(feature = "tokio")]
 use std::io::{Read, Write};
-use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 #[cfg(feature = "tokio")]

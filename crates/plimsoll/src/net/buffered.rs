@@ -52,9 +52,11 @@ impl<S: Buffers + AsyncWrite + Unpin> AsyncWrite for BufferedStream<S> {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        or_pending(Pin::into_inner(self).write_by(data, |stream, data| {
-            or_would_block(Pin::new(stream).poll_write(cx, data))
-        }))
+        or_pending(
+            Pin::into_inner(self).write_by(data, |stream, data| {
+                or_would_block(Pin::new(stream).poll_write(cx, data))
+            }),
+        )
     }
 
     fn poll_write_vectored(

@@ -9,6 +9,7 @@
 //! A run that sticks is ended when its time is over. A stack that has failed twice in a work is not
 //! tried again there, and the table says so.
 
+mod forwarder;
 mod stage;
 mod table;
 mod works;

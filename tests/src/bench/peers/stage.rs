@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::forwarder::{Forwarded, Forwarder};
 use crate::harness::netns::Namespace;
 use crate::harness::process::Process;
 use crate::harness::veth::{FAR, Veth};
@@ -37,10 +38,13 @@ enum Network {
     /// A veth pair, from whose far end the stack takes Ethernet frames by AF_PACKET. The kernel
     /// there has no address, so it leaves them alone.
     Frames,
+    /// A TAP device, whose other end a program has that carries what it reads there on by sockets of
+    /// the host. Behind these is a veth pair to a kernel, as in the kernel's own run.
+    Forwarder(Forwarder),
 }
 
 /// The first is what the others are compared with.
-pub(super) const STACKS: [Stack; 7] = [
+pub(super) const STACKS: [Stack; 10] = [
     Stack { name: "kernel", title: "kernel, veth", network: Network::Veth },
     Stack { name: "ours", title: "Plimsoll, TUN", network: Network::TunQueues },
     Stack { name: "gvisor", title: "gVisor, AF_PACKET", network: Network::Frames },
@@ -48,7 +52,28 @@ pub(super) const STACKS: [Stack; 7] = [
     Stack { name: "netstack-smoltcp", title: "netstack-smoltcp, TUN", network: Network::Tun },
     Stack { name: "ipstack", title: "ipstack, TUN", network: Network::Tun },
     Stack { name: "lwip", title: "lwIP, TUN", network: Network::Tun },
+    Stack {
+        name: "null",
+        title: "one thread that does next to nothing, TUN",
+        network: Network::Tun,
+    },
+    Stack { name: "pasta", title: "pasta", network: Network::Forwarder(Forwarder::Pasta) },
+    Stack {
+        name: "slirp4netns",
+        title: "slirp4netns",
+        network: Network::Forwarder(Forwarder::Slirp4netns),
+    },
 ];
+
+impl Stack {
+    /// What stands between the client and the kernel's own server, if this is no server.
+    pub(super) fn forwarder(&self) -> Option<Forwarder> {
+        match self.network {
+            Network::Forwarder(forwarder) => Some(forwarder),
+            _ => None,
+        }
+    }
+}
 
 /// A server that runs. Fields are dropped in this order: first the process, then its network.
 pub(super) struct Stage {
@@ -60,6 +85,7 @@ pub(super) struct Stage {
 enum Laid {
     Pair(Veth),
     Tun(World),
+    Forwarded(Forwarded),
 }
 
 impl Laid {
@@ -73,6 +99,7 @@ impl Laid {
                 pair.far.ip(&format!("addr del {FAR}/24 dev v1"))?;
                 Laid::Pair(pair)
             }
+            Network::Forwarder(forwarder) => Laid::Forwarded(Forwarded::new(forwarder)?),
         })
     }
 
@@ -81,6 +108,7 @@ impl Laid {
         match self {
             Laid::Pair(pair) => &pair.near,
             Laid::Tun(world) => &world.ns,
+            Laid::Forwarded(forwarded) => &forwarded.inner,
         }
     }
 
@@ -89,6 +117,7 @@ impl Laid {
         match self {
             Laid::Pair(pair) => (&pair.far, "v1", FAR),
             Laid::Tun(world) => (&world.ns, DEVICE, OURS),
+            Laid::Forwarded(forwarded) => (&forwarded.host.far, "v1", FAR),
         }
     }
 }
@@ -97,10 +126,7 @@ impl Stage {
     /// Starts the server of `stack`, and waits until it accepts connections.
     pub(super) fn new(stack: &Stack, program: &Path) -> Result<Stage> {
         let network = Laid::new(stack.network)?;
-        let client = network.client();
-        // Connections that the client has ended keep their ports for a while.
-        client.sysctl("net/ipv4/ip_local_port_range", "1024 65535")?;
-        client.sysctl("net/ipv4/tcp_tw_reuse", "1")?;
+        many_connections(network.client())?;
         let (ns, device, address) = network.server();
         let mut command = ns.command(&program.to_string_lossy());
         command.args([device, &format!("{address}:{PORT}")]);
@@ -132,17 +158,39 @@ impl Stage {
         Ok(client)
     }
 
-    /// The server's process number.
+    /// The number of the process that is measured: the server's or, if there is one, that of the
+    /// program in front of it.
     pub(super) fn id(&self) -> String {
-        self.server.id().to_string()
+        let measured = match &self.network {
+            Laid::Forwarded(forwarded) => &forwarded.process,
+            Laid::Pair(_) | Laid::Tun(_) => &self.server,
+        };
+        measured.id().to_string()
     }
 
     fn with_words_of_server(&mut self, error: anyhow::Error) -> anyhow::Error {
-        let state = if self.server.alive() { "runs" } else { "has ended" };
-        let said = self.server.said();
-        let last = said.lines().rfind(|line| !line.is_empty() && *line != "ready");
-        error.context(format!("the server {state}; its last words: {}", last.unwrap_or("none")))
+        let error = error.context(last_words("the server", &mut self.server));
+        match &mut self.network {
+            Laid::Forwarded(forwarded) => {
+                error.context(last_words("what forwards", &mut forwarded.process))
+            }
+            Laid::Pair(_) | Laid::Tun(_) => error,
+        }
     }
+}
+
+fn last_words(what: &str, process: &mut Process) -> String {
+    let state = if process.alive() { "runs" } else { "has ended" };
+    let said = process.said();
+    let last = said.lines().rfind(|line| !line.is_empty() && *line != "ready");
+    format!("{what} {state}; its last words: {}", last.unwrap_or("none"))
+}
+
+/// Lets a namespace open as many connections in a row as it likes: those that it has ended keep
+/// their ports for a while.
+pub(super) fn many_connections(ns: &Namespace) -> Result<()> {
+    ns.sysctl("net/ipv4/ip_local_port_range", "1024 65535")?;
+    ns.sysctl("net/ipv4/tcp_tw_reuse", "1")
 }
 
 /// The stack of a name.

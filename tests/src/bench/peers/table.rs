@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::forwarder;
 use super::stage::{STACKS, Stack};
 use super::works::{HELD, Sample};
 use super::{Cell, Request, Row};
@@ -39,6 +40,33 @@ fn runs(count: usize) -> String {
     if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
 }
 
+/// One of the two tables that a run gives. The kernel stands in both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    /// Stacks, each with a server on it.
+    Stacks,
+    /// Programs that forward to the kernel's own server.
+    Forwarders,
+}
+
+impl Table {
+    /// Whether it has a column for the stack.
+    fn has(self, stack: &Stack) -> bool {
+        is_yardstick(stack) || self.tells(stack)
+    }
+
+    /// Whether what is to be said of a stack stands beside it.
+    fn tells(self, stack: &Stack) -> bool {
+        stack.forwarder().is_some() == (self == Table::Forwarders)
+    }
+
+    /// Its columns, as the places of the entrants.
+    fn places(self, request: &Request) -> Vec<usize> {
+        let entrants = request.entrants.iter().enumerate();
+        entrants.filter(|(_, (stack, _))| self.has(stack)).map(|(place, _)| place).collect()
+    }
+}
+
 impl Row {
     /// What the stack at `place` reached, as a part of what the kernel did in the same repetition.
     fn ratios(&self, request: &Request, place: usize) -> Vec<f64> {
@@ -48,14 +76,21 @@ impl Row {
         pairs.filter_map(|(one, other)| Some((*one)?.value / (*other)?.value)).collect()
     }
 
-    /// `figure` of all entrants behind a name, as a line.
-    fn line(&self, name: String, figure: impl Fn(usize, &Cell) -> String) -> Vec<String> {
-        let cells = self.cells.iter().enumerate();
-        let figures = cells.map(|(place, cell)| match cell.samples.iter().any(Option::is_some) {
-            true => figure(place, cell),
-            false => "failed".to_owned(),
+    /// `figure` of the entrants at some places behind a name, as a line.
+    fn line(
+        &self,
+        places: &[usize],
+        name: &str,
+        figure: impl Fn(usize, &Cell) -> String,
+    ) -> Vec<String> {
+        let figures = places.iter().map(|&place| {
+            let cell = &self.cells[place];
+            match cell.samples.iter().any(Option::is_some) {
+                true => figure(place, cell),
+                false => "failed".to_owned(),
+            }
         });
-        std::iter::once(name).chain(figures).collect()
+        std::iter::once(name.to_owned()).chain(figures).collect()
     }
 }
 
@@ -88,33 +123,38 @@ fn cost(unit: Unit, busy: Option<f64>) -> String {
     }
 }
 
-fn header(request: &Request) -> Vec<String> {
-    let titles = request.entrants.iter().map(|(stack, _)| stack.title.to_owned());
+fn header(request: &Request, table: Table) -> Vec<String> {
+    let places = table.places(request).into_iter();
+    let titles = places.map(|place| request.entrants[place].0.title.to_owned());
     std::iter::once("work".to_owned()).chain(titles).collect()
 }
 
-/// The lines of the table: for each work the rates, then what a byte or a transaction costs.
-fn lines(request: &Request, rows: &[Row]) -> Vec<Vec<String>> {
+/// The lines of a table: for each work the rates, then what a byte or a transaction costs.
+fn lines(request: &Request, rows: &[Row], table: Table) -> Vec<Vec<String>> {
+    let places = table.places(request);
     let of_row = |row: &Row| {
         let unit = row.work.unit;
-        let rates = row.line(row.work.name.to_owned(), |place, _| rate(request, row, place));
+        let rates = row.line(&places, row.work.name, |place, _| rate(request, row, place));
         let name = if unit == Unit::Bits { "CPU for a byte" } else { "CPU for each" };
-        let costs = row.line(name.to_owned(), |_, cell| cost(unit, cell.busy()));
+        let costs = row.line(&places, name, |_, cell| cost(unit, cell.busy()));
         if unit == Unit::Bytes { vec![rates] } else { vec![rates, costs] }
     };
     rows.iter().flat_map(of_row).collect()
 }
 
-/// What is not in the table, and why.
-fn notes(request: &Request, rows: &[Row]) -> Vec<String> {
-    let mut notes: Vec<String> = request
-        .missing
-        .iter()
-        .map(|(stack, why)| format!("{} is left out: {why}", stack.title))
-        .collect();
+/// What is not in a table, and why; and which versions of the programs are.
+fn notes(request: &Request, rows: &[Row], table: Table) -> Vec<String> {
+    let told = |stack: &Stack| table.tells(stack);
+    let forwarders = request.entrants.iter().filter(|(stack, _)| told(stack));
+    let versions = forwarders.filter_map(|(stack, _)| stack.forwarder()?.version().ok());
+    let mut notes: Vec<String> = versions.collect();
+    let missing = request.missing.iter().filter(|(stack, _)| told(stack));
+    notes.extend(missing.map(|(stack, why)| format!("{} is left out: {why}", stack.title)));
     for row in rows {
         for ((stack, _), cell) in request.entrants.iter().zip(&row.cells) {
-            if let Some(error) = cell.errors.first() {
+            if let Some(error) = cell.errors.first()
+                && told(stack)
+            {
                 let (work, failed) = (row.work.name, cell.failures());
                 notes.push(format!("{}, {work}: {failed}: {}", stack.title, one_line(error)));
             }
@@ -129,31 +169,57 @@ fn one_line(error: &str) -> String {
     words.join(" ").chars().take(240).collect()
 }
 
-/// The table as text.
+/// The tables that have more to tell than the kernel, each with what stands above it.
+fn tables(request: &Request) -> Vec<(Table, &'static str)> {
+    let tells = |table: Table| {
+        let others = request.entrants.iter().map(|(stack, _)| *stack);
+        let missing = request.missing.iter().map(|(stack, _)| *stack);
+        others.chain(missing).any(|stack| !is_yardstick(stack) && table.tells(stack))
+    };
+    let mut tables = Vec::new();
+    if tells(Table::Stacks) || !tells(Table::Forwarders) {
+        tables.push((Table::Stacks, ""));
+    }
+    if tells(Table::Forwarders) {
+        tables.push((Table::Forwarders, "Programs that forward:\n\n"));
+    }
+    tables
+}
+
+/// The tables as text.
 pub(super) fn text(request: &Request, rows: &[Row]) -> String {
     let mut out = format!(
         "\n{} of {:?} per cell, interleaved; medians, = ratio to the kernel (spread); CPU is \
-         the whole machine's; kernel sockets use {CONGESTION_CONTROL}\n\n",
+         the whole machine's; kernel sockets use {CONGESTION_CONTROL}\n",
         runs(request.plan.repetitions),
         request.plan.seconds
     );
-    out += &aligned(std::iter::once(header(request)).chain(lines(request, rows)));
-    for note in notes(request, rows) {
-        let _ = writeln!(out, "\n{note}");
+    for (table, title) in tables(request) {
+        let header = std::iter::once(header(request, table));
+        let _ = write!(out, "\n{title}{}", aligned(header.chain(lines(request, rows, table))));
+        for note in notes(request, rows, table) {
+            let _ = writeln!(out, "\n{note}");
+        }
     }
     out
 }
 
-/// The table as JSON, with every sample.
+/// The tables as JSON, with every sample.
 pub(super) fn json(request: &Request, rows: &[Row]) -> Value {
+    let ready = |table: Table| json!({ "header": header(request, table), "rows": lines(request, rows, table) });
     json!({
         "repetitions": request.plan.repetitions,
         "seconds": request.plan.seconds.as_secs_f64(),
         "kernel_congestion_control": CONGESTION_CONTROL,
         "idle_connections": HELD,
         "rows": rows.iter().map(|row| row_json(request, row)).collect::<Vec<_>>(),
-        "notes": notes(request, rows),
-        "table": { "header": header(request), "rows": lines(request, rows) },
+        "notes": notes(request, rows, Table::Stacks),
+        "table": ready(Table::Stacks),
+        "forwarders": {
+            "idle_connections": forwarder::HELD,
+            "notes": notes(request, rows, Table::Forwarders),
+            "table": ready(Table::Forwarders),
+        },
     })
 }
 
@@ -215,7 +281,7 @@ mod tests {
     fn ratios_are_those_of_one_repetition() {
         let (request, rows) = example();
         assert_eq!(rows[0].ratios(&request, 1), [2.0, 1.5]);
-        let lines = lines(&request, &rows);
+        let lines = lines(&request, &rows, Table::Stacks);
         let rates =
             ["kernel to stack, bulk", "2.00 Gbit/s", "2.50 Gbit/s = 1.75 (1.50..2.00)", "failed"];
         assert_eq!(lines[0], rates);
@@ -237,5 +303,37 @@ mod tests {
         assert!(said.contains("\n1 run of 200ms per cell"), "{said}");
         assert_eq!(cell(&[None]).failures(), "1 of 1 run failed");
         assert_eq!(cell(&[None, None]).failures(), "2 of 2 runs failed");
+    }
+
+    /// One that forwards stands in a table of its own, beside the kernel.
+    #[test]
+    fn what_forwards_is_no_stack() {
+        let (mut request, mut rows) = example();
+        let names = |request: &Request| {
+            tables(request).iter().map(|(table, _)| header(request, *table)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(&request),
+            [["work", "kernel, veth", "Plimsoll, TUN", "gVisor, AF_PACKET"]]
+        );
+        let forwards: Vec<_> = STACKS.iter().filter(|stack| stack.forwarder().is_some()).collect();
+        assert_eq!(
+            forwards.iter().map(|stack| stack.name).collect::<Vec<_>>(),
+            ["pasta", "slirp4netns"]
+        );
+        request.entrants.push((forwards[0], "/p".into()));
+        rows[0].cells.push(cell(&[Some(5e8), Some(1e9), None]));
+        assert_eq!(names(&request)[1], ["work", "kernel, veth", "pasta"]);
+        let line = &lines(&request, &rows, Table::Forwarders)[0];
+        assert_eq!(line[1..], ["2.00 Gbit/s", "0.75 Gbit/s = 0.50 (0.50..0.50)"]);
+        let document = json(&request, &rows);
+        assert_eq!(document["table"]["header"].as_array().unwrap().len(), 4);
+        assert!(document["forwarders"]["notes"].to_string().contains("1 of 3 runs failed"));
+        assert!(!document["notes"].to_string().contains("pasta"), "{}", document["notes"]);
+        // Nothing but the kernel and what forwards.
+        request.entrants.drain(1..3);
+        assert_eq!(names(&request).len(), 2, "a stack is missing, which is told");
+        request.missing.clear();
+        assert_eq!(names(&request), [["work", "kernel, veth", "pasta"]]);
     }
 }

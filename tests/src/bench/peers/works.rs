@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::forwarder;
 use super::stage::{Stack, Stage};
 use crate::bench::rows::Unit;
 use crate::harness::process::resident;
@@ -88,6 +89,11 @@ impl Work {
     }
 }
 
+/// How many connections are open then.
+fn held(stack: &Stack) -> u32 {
+    if stack.forwarder().is_some() { forwarder::HELD } else { HELD }
+}
+
 /// Bytes of memory for each connection. The kernel's are those of its slabs, in which both ends of
 /// a connection are, so half of them count.
 fn memory(mut stage: Stage, stack: &Stack) -> Result<Sample> {
@@ -96,13 +102,14 @@ fn memory(mut stage: Stage, stack: &Stack) -> Result<Sample> {
     let look = || if of_kernel { slabs() } else { resident(&id, "VmRSS:") };
     thread::sleep(REST);
     let before = look()?;
-    let count = HELD.to_string();
-    let client = stage.held(&["--work", "hold", "--count", &count], "open", OPENING)?;
+    let held = held(stack);
+    let words = ["--work", "hold", "--count", &held.to_string()];
+    let client = stage.held(&words, "open", OPENING)?;
     thread::sleep(REST);
     let grown = look()? - before;
     drop(client);
     let ends = if of_kernel { 2.0 } else { 1.0 };
-    Ok(Sample { value: grown / f64::from(HELD) / ends, busy: None })
+    Ok(Sample { value: grown / f64::from(held) / ends, busy: None })
 }
 
 /// Bytes of the kernel's slabs.
