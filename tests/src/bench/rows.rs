@@ -68,16 +68,7 @@ pub(crate) const ALL: &[Row] = &[
         against: VETH,
         floor: 5.0,
         aim: 50.0,
-        ours: |stage| we_send_as(stage, "128", 1, &["--write-buffer", "65536"]),
-        kernel: |stage| kernel_stream(stage, "128", Side::Reader),
-    },
-    Row {
-        name: "128-byte writes to the kernel, four flows",
-        unit: Unit::Bits,
-        against: VETH,
-        floor: 5.0,
-        aim: 20.0,
-        ours: |stage| we_send_as(stage, "128", 4, &[]),
+        ours: |stage| we_send_as(stage, "128", &["--write-buffer", "65536"]),
         kernel: |stage| kernel_stream(stage, "128", Side::Reader),
     },
     Row {
@@ -215,22 +206,18 @@ fn kernel_stream(stage: &Stage, size: &str, side: Side) -> Result<Sample> {
 }
 
 fn we_send(stage: &Stage, size: &str) -> Result<Sample> {
-    we_send_as(stage, size, 1, &[])
+    we_send_as(stage, size, &[])
 }
 
-/// As [`we_send`], over some flows, with further words for `plimsoll stream`.
-fn we_send_as(stage: &Stage, size: &str, flows: usize, how: &[&str]) -> Result<Sample> {
+/// As [`we_send`], with further words for `plimsoll stream`.
+fn we_send_as(stage: &Stage, size: &str, how: &[&str]) -> Result<Sample> {
     let world = stage.tun()?;
     let address = format!("{KERNEL}:5001");
     let mut reader = start(&world.ns, &["peer", "discard", &address])?;
     let seconds = stage.seconds();
-    let count = flows.to_string();
-    let words = ["stream", "-m", size, "-P", &count, "-l", &seconds, "--to", &address];
+    let words = ["stream", "-m", size, "-l", &seconds, "--to", &address];
     let ours = plimsoll(&world, &[&words, how].concat(), stage.limit())?;
     let mut sample = throughput(&next_figures(&mut reader, stage.limit())?)?;
-    for _ in 1..flows {
-        sample.value += throughput(&next_figures(&mut reader, stage.limit())?)?.value;
-    }
     sample.cpu = busy(stage, &ours);
     Ok(sample)
 }
