@@ -3,9 +3,9 @@
 //! # Theory of operation
 //!
 //! What is written goes into a chunk of the stack's own memory, which is taken when the first byte
-//! comes. Until it is handed over, a write is a copy into memory that nobody else knows of: it takes
-//! no lock, reads no clock and wakes nobody. Handing over is by reference if the chunk is at least
-//! half full, and ends it: a stream with nothing aside holds no chunk.
+//! comes. Until it is handed over, a write is a copy into memory that nobody else knows of: it
+//! takes no lock, reads no clock and wakes nobody. Handing over is by reference if the chunk is at
+//! least half full, and ends it: a stream with nothing aside holds no chunk.
 //!
 //! A chunk is taken only if the send buffer has space. Then all that is put into it is taken when
 //! it is handed over, space or not, so that handing over neither waits nor takes a part only: a

@@ -1,7 +1,7 @@
 //! What the loops of a thread hand over at the end of their turns: what was put aside in buffers.
 //!
 //! A buffer that begins to fill on a thread that polls stacks is lent to that thread
-//! ([`TurnCell`](plimsoll_stack::TurnCell)). Whoever polls there, or is about to sleep, hands over
+//! ([`TurnCell`]). Whoever polls there, or is about to sleep, hands over
 //! what all such buffers hold. On threads that do not poll, nothing is lent.
 
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,9 @@ use crate::buffered::Buffer;
 use crate::stream::{TcpStream, WeakStream};
 
 thread_local! {
-    static THREAD: Turns = const { Turns { polls: Cell::new(false), lent: RefCell::new(Vec::new()) } };
+    static THREAD: Turns = const {
+        Turns { polls: Cell::new(false), lent: RefCell::new(Vec::new()) }
+    };
 }
 
 /// What a thread knows of its loops.

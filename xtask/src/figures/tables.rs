@@ -85,8 +85,8 @@ pub(super) fn forwarders(taken: &Value) -> Result<Rows> {
     of_peers(taken, forwarders, " of the process that forwards")
 }
 
-/// A table of `bench peers` which, with its notes, is in `part` of the document. `memory` says whose
-/// memory it is.
+/// A table of `bench peers` which, with its notes, is in `part` of the document. `memory` says
+/// whose memory it is.
 fn of_peers(taken: &Value, part: &Value, memory: &str) -> Result<Rows> {
     let mut conditions = format!(
         "medians of {} of {} s, interleaved, = the ratio to the kernel (its spread), one client \
@@ -505,7 +505,8 @@ mod tests {
             "idle_connections": 10, "notes": [],
             "table": { "header": ["work"], "rows": [["of stacks"]] },
             "forwarders": {
-                "idle_connections": 5, "notes": ["pasta 1"], "table": { "header": ["work"], "rows": [["bulk"]] },
+                "idle_connections": 5, "notes": ["pasta 1"],
+                "table": { "header": ["work"], "rows": [["bulk"]] },
             },
         });
         let made = forwarders(&taken).unwrap();

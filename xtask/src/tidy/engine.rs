@@ -21,6 +21,7 @@ const APPLICATION: &[&str] = &[
     "write_with",
     "write_corked",
     "write_shared",
+    "write_buffered",
     "begin_fast_open",
     "set_write_pending",
     "report_syn_data",

@@ -4,8 +4,8 @@
 //! `ready` when it accepts connections, and runs until it is killed. All of them speak one protocol
 //! ([`Job`]), so that one client on the kernel's sockets can measure them all. There is an engine
 //! of the protocol for each shape that sockets have: [`blocking`] calls, sockets that are
-//! [`polled`], and, with the feature `tokio`, `asynchronous` streams. With the feature `tun` there is
-//! a TUN device.
+//! [`polled`], and, with the feature `tokio`, `asynchronous` streams. With the feature `tun` there
+//! is a TUN device.
 
 #[cfg(feature = "tokio")]
 pub mod asynchronous;

@@ -5,15 +5,15 @@
 //! A [`TurnCell`] is a handle to a value; there is one for each value, and it may go from thread to
 //! thread. It can *lend* the value to the thread that it is on ([`TurnCell::lend`]). Then that
 //! thread may take the value away ([`Lent::take`]), when the code that uses the handle has come to
-//! its end: a loop does so at the end of a turn, with what was put aside in the turn. The loan stays
-//! on the thread; the handle may leave it.
+//! its end: a loop does so at the end of a turn, with what was put aside in the turn. The loan
+//! stays on the thread; the handle may leave it.
 //!
 //! One word says to whom the value is lent. On the thread of the loan, the handle and the loan are
 //! used one after the other, so plain loads and stores of the word are enough, and using the value
 //! costs no locked instruction. A handle that finds its value lent to another thread ends the loan
 //! first, under a lock. Taking is done under that lock as well, and the taker holds it until what
-//! it has taken is where it belongs ([`Taken`]): so nothing that the handle does later overtakes it.
-//! On its own thread the handle does not wait for that: what runs there in the middle of it, such
+//! it has taken is where it belongs ([`Taken`]): so nothing that the handle does later overtakes
+//! it. On its own thread the handle does not wait for that: what runs there in the middle of it, such
 //! as a waker, comes behind what was taken.
 //!
 //! While a handle uses the value, the word says so. A loan that is taken in the middle of that, on

@@ -24,7 +24,8 @@ const DEVICE: &str = "tap0";
 const MTU: &str = "65520";
 
 /// Connections that are open when memory is looked at. For each of them pasta has a socket and a
-/// timer, and not everybody may have more descriptors than a hard limit says, which is often 20,000.
+/// timer, and not everybody may have more descriptors than a hard limit says, which is often
+/// 20,000.
 pub(super) const HELD: u32 = 5000;
 const DESCRIPTORS: u64 = 3 * HELD as u64;
 

@@ -38,8 +38,8 @@ enum Network {
     /// A veth pair, from whose far end the stack takes Ethernet frames by AF_PACKET. The kernel
     /// there has no address, so it leaves them alone.
     Frames,
-    /// A TAP device, whose other end a program has that carries what it reads there on by sockets of
-    /// the host. Behind these is a veth pair to a kernel, as in the kernel's own run.
+    /// A TAP device, whose other end a program has that carries what it reads there on by sockets
+    /// of the host. Behind these is a veth pair to a kernel, as in the kernel's own run.
     Forwarder(Forwarder),
 }
 

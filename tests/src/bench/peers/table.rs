@@ -206,7 +206,10 @@ pub(super) fn text(request: &Request, rows: &[Row]) -> String {
 
 /// The tables as JSON, with every sample.
 pub(super) fn json(request: &Request, rows: &[Row]) -> Value {
-    let ready = |table: Table| json!({ "header": header(request, table), "rows": lines(request, rows, table) });
+    let ready = |table: Table| {
+        let (header, rows) = (header(request, table), lines(request, rows, table));
+        json!({ "header": header, "rows": rows })
+    };
     json!({
         "repetitions": request.plan.repetitions,
         "seconds": request.plan.seconds.as_secs_f64(),
