@@ -253,7 +253,7 @@ impl Output {
         }
     }
 
-    /// As [`write`], with or without the buffer.
+    /// As [`write()`], with or without the buffer.
     fn write(&mut self, around: &mut Around<'_>, count: usize) -> Step<usize> {
         let stream = match self {
             Output::Plain(stream) => return write(stream, around, count),

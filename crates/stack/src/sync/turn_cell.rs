@@ -13,8 +13,8 @@
 //! costs no locked instruction. A handle that finds its value lent to another thread ends the loan
 //! first, under a lock. Taking is done under that lock as well, and the taker holds it until what
 //! it has taken is where it belongs ([`Taken`]): so nothing that the handle does later overtakes
-//! it. On its own thread the handle does not wait for that: what runs there in the middle of it, such
-//! as a waker, comes behind what was taken.
+//! it. On its own thread the handle does not wait for that: what runs there in the middle of it,
+//! such as a waker, comes behind what was taken.
 //!
 //! While a handle uses the value, the word says so. A loan that is taken in the middle of that, on
 //! the same thread, finds nothing to take.
