@@ -39,7 +39,7 @@ pub(crate) const SUITES: [Suite; 17] = [
     suite("licences", 3, 20, Session::licences),
     suite("clippy", 4, 3, Session::clippy),
     suite("rustdoc", 2, 2, Session::rustdoc),
-    suite("unit", 11, 40, Session::unit),
+    suite("unit", 15, 40, Session::unit),
     suite("outside", 11, 36, Session::outside),
     suite("targets", 5, 6, Session::targets),
     suite("publish", 3, 3, Session::publish),
