@@ -5,6 +5,7 @@ use std::io;
 #[cfg(feature = "tokio")]
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+#[cfg(feature = "tokio")]
 use std::os::unix::fs::OpenOptionsExt;
 #[cfg(feature = "tokio")]
 use std::pin::Pin;

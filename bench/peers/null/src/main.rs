@@ -122,7 +122,9 @@ fn send(
     segment[TCP..tcp].copy_from_slice(options);
     let head = &out[..VNET_HEADER + IP + tcp];
     let parts = [IoSlice::new(head), IoSlice::new(payload)];
-    device.write_vectored(if payload.is_empty() { &parts[..1] } else { &parts })?;
+    let parts = if payload.is_empty() { &parts[..1] } else { &parts };
+    let written = device.write_vectored(parts)?;
+    debug_assert_eq!(written, head.len() + payload.len(), "a device takes a packet whole");
     let numbers = payload.len() as u32 + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
     flow.snd_nxt = flow.snd_nxt.wrapping_add(numbers);
     Ok(())
