@@ -115,9 +115,12 @@ pub fn figures() -> Value {
         ("server_counters", server),
     ];
     let bytes = ("bytes", count("Payload that was moved.", "bytes"));
+    let mut buffer = count("Of the buffer for what is written; null if there is none.", "bytes");
+    buffer["type"] = json!(["integer", "null"]);
     let stream = [
         ("reverse", flag("Whether it was received rather than sent.")),
         ("message_bytes", count("What was written at once.", "bytes")),
+        ("write_buffer_bytes", buffer),
         bytes.clone(),
     ];
     let rr = [

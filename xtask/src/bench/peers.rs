@@ -199,7 +199,9 @@ mod tests {
             (stacks.as_slice(), &*rest),
             (&["kernel", "smoltcp"][..], "--quick --only bulk")
         );
-        assert_eq!(names("").unwrap().0.len(), STACKS.len());
+        let all = names("").unwrap().0;
+        assert!(all.len() + 1 == STACKS.len() && all.iter().all(|name| *name != NULL));
+        assert_eq!(names("--with null").unwrap().0, [KERNEL, NULL]);
         assert!(names("--with theirs").is_err());
         assert!(names("--with").is_err());
     }
