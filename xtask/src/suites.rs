@@ -44,7 +44,7 @@ pub(crate) const SUITES: [Suite; 17] = [
     suite("targets", 5, 6, Session::targets),
     suite("publish", 3, 3, Session::publish),
     suite("loom", 5, 60, Session::loom),
-    suite("miri", 3, 90, Session::miri),
+    suite("miri", 5, 90, Session::miri),
     suite("drill", 5, 5, |s| drills::step(&s.root, &mut s.tally)),
     suite("sim", 4, 160, Session::sim),
     suite("interop", 11, 35, Session::interop),

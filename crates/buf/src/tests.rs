@@ -338,7 +338,7 @@ fn a_list_is_appended_whole_or_not_at_all() {
     let pool = Pool::new();
     let list = |count: usize| {
         let mut list = Slices::new();
-        (0..count).for_each(|_| list.push(Pool::new().copy_from(b"ab")).unwrap());
+        (0..count).for_each(|_| list.push(Slice::from_owner(*b"ab")).unwrap());
         list
     };
     let mut first = list(MAX_SLICES - 2);
