@@ -54,8 +54,9 @@ fn take(root: &Path, effort: Effort, options: &[&str]) -> Result<Value> {
 /// The documents, those of one kind as one.
 fn merged(documents: &[Value]) -> Result<Vec<Value>> {
     let kind = |taken: &Value| {
-        ["congestion_control", "way", "kernel_twice", "beside", "kernel_beside", "seconds"]
-            .map(|name| taken[name].clone())
+        let names = ["congestion_control", "way", "beside", "kernel_beside", "seconds"];
+        // An earlier document does not say so of the kernel beside itself.
+        (names.map(|name| taken[name].clone()), taken["kernel_twice"] == true)
     };
     let mut all: Vec<Value> = Vec::new();
     for taken in documents {

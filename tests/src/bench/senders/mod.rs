@@ -152,7 +152,7 @@ impl Measured {
         for number in 0..request.plan.pairs {
             self.pair(request, number);
         }
-        if verdict::unsure(&self.pairs) {
+        if verdict::is_behind(&self.pairs) {
             for number in request.plan.pairs..request.plan.more {
                 self.pair(request, number);
             }

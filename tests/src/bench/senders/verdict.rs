@@ -79,8 +79,8 @@ fn chance(behind: usize, pairs: usize) -> f64 {
     sum / 2_f64.powi(i32::try_from(pairs).unwrap_or(i32::MAX))
 }
 
-/// Whether more pairs may show another verdict.
-pub(super) fn unsure(pairs: &[[Sample; 2]]) -> bool {
+/// Whether a figure is behind. More pairs may show that this was chance.
+pub(super) fn is_behind(pairs: &[[Sample; 2]]) -> bool {
     Figure::ALL.iter().any(|&figure| behind(figure, pairs).is_some())
 }
 
@@ -125,7 +125,7 @@ mod tests {
     fn what_is_within_the_slack_is_no_worse() {
         let pair = [sample(0.96, 1.05, 11.4), sample(1.0, 1.0, 10.0)];
         assert_eq!(words(&[pair; 10]), "no worse");
-        assert!(!unsure(&[pair; 10]));
+        assert!(!is_behind(&[pair; 10]));
         assert_eq!(words(&[]), "failed");
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn three_pairs_are_never_sure() {
         let pair = [sample(0.5, 1.0, 10.0), sample(1.0, 1.0, 10.0)];
         assert_eq!(words(&[pair; 3]), "behind: goodput (3 of 3)");
-        assert!(unsure(&[pair; 3]));
+        assert!(is_behind(&[pair; 3]));
     }
 
     #[test]
