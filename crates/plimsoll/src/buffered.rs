@@ -5,11 +5,13 @@
 //! What is written goes into a chunk of the stack's own memory, which is taken when the first byte
 //! comes. Until it is handed over, a write is a copy into memory that nobody else knows of: it
 //! takes no lock, reads no clock and wakes nobody. Handing over is by reference if the chunk is at
-//! least half full, and ends it: a stream with nothing aside holds no chunk.
+//! least half full and holds half a segment, and ends it: a stream with nothing aside holds no
+//! chunk.
 //!
 //! A chunk is taken only if the send buffer has space. Then all that is put into it is taken when
 //! it is handed over, space or not, so that handing over neither waits nor takes a part only: a
-//! flush, a shutdown and a drop lose nothing. The send buffer is exceeded by one chunk at most.
+//! flush, a shutdown and a drop lose nothing. The send buffer is exceeded by what is in such chunks
+//! at most, one for each clone with a buffer.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -78,8 +80,9 @@ impl AsStream for TcpStream {
 ///   its response is waited for;
 /// - when this is dropped, *also* in a panic: nothing is lost. But nobody hears of an error then;
 /// - on a thread that runs a stack's loop, at the end of the turn ([`Stack::poll_with`],
-///   [`QueueLoop::poll_with`]), or where that thread polls, waits or prepares a wait next. A loop
-///   that never flushes keeps nobody waiting.
+///   [`QueueLoop::poll_with`]), or where that thread polls, waits or prepares a wait next. It hands
+///   over what it was the last to write to: a loop that never flushes keeps nobody waiting, but for
+///   what another thread has put aside before it passed the stream on.
 ///
 /// Elsewhere nothing is handed over by itself: on a thread that blocks, or in a task, who waits for
 /// an answer otherwise than by a read through this type must `flush` before. A [driver] is no such
@@ -91,7 +94,8 @@ impl AsStream for TcpStream {
 ///
 /// Handing over never waits for space: the space is looked at when a buffer begins, and without any
 /// a write waits or is pending as on the stream itself. So a send buffer (SO_SNDBUF) is exceeded by
-/// one write buffer at most. When memory is short, writes are not put aside.
+/// one write buffer at most, where clones have buffers of their own by one for each. When memory is
+/// short, or a budget leaves less than a buffer, writes are not put aside.
 ///
 /// What is written past it, to a clone or to [`get_ref`](Self::get_ref), goes before what is aside.
 ///
@@ -171,7 +175,7 @@ impl<S: Buffers> BufferedStream<S> {
         let buffer = self.buffer.with(Option::take);
         let stream = self.get_ref().as_stream();
         match buffer {
-            Some(buffer) => stream.hand_over(buffer),
+            Some(buffer) => stream.hand_over(buffer, || ()),
             None => stream.take_deferred().map_or(Ok(()), Err),
         }
     }
@@ -179,13 +183,25 @@ impl<S: Buffers> BufferedStream<S> {
     /// Puts all of `data` aside, if there is a chunk and it fits.
     #[inline]
     fn put(&mut self, data: &[u8]) -> bool {
-        self.buffer.with(|buffer| match buffer {
+        let put = self.buffer.with(|buffer| match buffer {
             Some(buffer) if data.len() <= buffer.room() => {
                 buffer.put(data);
                 true
             }
             _ => false,
-        })
+        });
+        if put {
+            self.lend();
+        }
+        put
+    }
+
+    /// Lends the buffer to this thread, which has put something into it.
+    #[inline]
+    fn lend(&mut self) {
+        if !self.buffer.is_lent_here() {
+            turns::lend(self.stream.as_ref().expect(THERE).as_stream(), &mut self.buffer);
+        }
     }
 
     /// Writes `data`, with `direct` as the way to write what is not put aside.
@@ -234,7 +250,7 @@ impl<S: Buffers> BufferedStream<S> {
         let taken = begun.put(data);
         debug_assert_eq!(taken, data.len(), "it is smaller than the chunk");
         self.buffer.with(|buffer| *buffer = Some(begun));
-        turns::lend(stream, &mut self.buffer);
+        self.lend();
         true
     }
 
@@ -245,7 +261,8 @@ impl<S: Buffers> BufferedStream<S> {
         parts: &[IoSlice<'_>],
         direct: impl FnOnce(&mut S, &[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let len = parts.iter().map(|part| part.len()).sum();
+        // A part may be there more than once: the sum may be more than memory.
+        let len = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()));
         let put = self.buffer.with(|buffer| match buffer {
             Some(buffer) if len <= buffer.room() => {
                 parts.iter().for_each(|part| {
@@ -256,6 +273,7 @@ impl<S: Buffers> BufferedStream<S> {
             _ => false,
         });
         if put {
+            self.lend();
             return Ok(len);
         }
         let first = parts.iter().find(|part| !part.is_empty()).map_or(&[][..], |part| part);
@@ -288,12 +306,13 @@ impl<S: Buffers> Drop for BufferedStream<S> {
 }
 
 impl TcpStream {
-    /// Hands over what was put aside.
-    pub(crate) fn hand_over(&self, buffer: Buffer) -> io::Result<()> {
+    /// Hands over what was put aside. `placed` is called when it is where it belongs, before
+    /// anybody is woken.
+    pub(crate) fn hand_over(&self, buffer: Buffer, placed: impl FnOnce()) -> io::Result<()> {
         let Buffer { writer, filled } = buffer;
         let size = writer.capacity();
         drop(writer);
-        let handed = self.socket().hand_over(self.now(), &filled, size);
+        let handed = self.socket().hand_over(self.now(), &filled, size, placed);
         handed.map_err(|error| self.take_deferred().unwrap_or_else(|| self.told(error)))
     }
 }

@@ -47,6 +47,11 @@ impl WeakStream {
     pub(crate) fn upgrade(&self) -> Option<TcpStream> {
         self.0.upgrade().map(|shared| TcpStream { shared })
     }
+
+    /// Whether somebody has the stream.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 /// SO_LINGER is off.

@@ -1,10 +1,10 @@
 //! What the loops of a thread hand over at the end of their turns: what was put aside in buffers.
 //!
-//! A buffer that begins to fill on a thread that polls stacks is lent to that thread
-//! ([`TurnCell`]). Whoever polls there, or is about to sleep, hands over
-//! what all such buffers hold. On threads that do not poll, nothing is lent.
+//! A buffer that is filled is lent to the thread that fills it ([`TurnCell`]). Whoever polls stacks
+//! there, or is about to sleep, hands over what all such buffers hold. A thread that never polls
+//! keeps a list for nothing; it is not longer than twice what is lent.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use plimsoll_stack::{Lent, TurnCell};
 
@@ -12,54 +12,64 @@ use crate::buffered::Buffer;
 use crate::stream::{TcpStream, WeakStream};
 
 thread_local! {
-    static THREAD: Turns = const {
-        Turns { polls: Cell::new(false), lent: RefCell::new(Vec::new()) }
-    };
+    static LOANS: RefCell<Loans> = const { RefCell::new(Loans::new()) };
 }
 
-/// What a thread knows of its loops.
-struct Turns {
-    /// It has polled a stack.
-    polls: Cell<bool>,
-    /// Buffers that are handed over when the turn ends, in the order in which they began.
-    lent: RefCell<Vec<(WeakStream, Lent<Option<Buffer>>)>>,
+/// Loans that are looked at before the list grows beyond so many.
+const FEW: usize = 16;
+
+/// Buffers that are handed over when the turn ends, in the order in which they began.
+struct Loans {
+    list: Vec<(WeakStream, Lent<Option<Buffer>>)>,
+    /// When the list is as long, those that have ended are taken out.
+    most: usize,
 }
 
-/// Lends a buffer that holds something to this thread, if it polls.
+impl Loans {
+    const fn new() -> Loans {
+        Loans { list: Vec::new(), most: FEW }
+    }
+
+    fn add(&mut self, stream: WeakStream, lent: Lent<Option<Buffer>>) {
+        if self.list.len() >= self.most {
+            self.list.retain(|(stream, lent)| lent.stands() && stream.is_open());
+            self.most = FEW.max(2 * self.list.len());
+        }
+        self.list.push((stream, lent));
+    }
+}
+
+/// Lends a buffer that holds something to this thread.
 pub(crate) fn lend(stream: &TcpStream, buffer: &mut TurnCell<Option<Buffer>>) {
-    // While the thread ends, it polls no more.
-    let _ = THREAD.try_with(|turns| {
-        if turns.polls.get()
-            && let Some(lent) = buffer.lend()
-        {
-            turns.lent.borrow_mut().push((stream.downgrade(), lent));
+    // A thread that ends polls no more.
+    let _ = LOANS.try_with(|loans| {
+        if let Some(lent) = buffer.lend() {
+            loans.borrow_mut().add(stream.downgrade(), lent);
         }
     });
 }
 
 /// This thread polls, or is about to sleep until it does again: hands over what was lent to it.
 pub(crate) fn end() {
-    let _ = THREAD.try_with(|turns| {
-        turns.polls.set(true);
-        if turns.lent.borrow().is_empty() {
+    let _ = LOANS.try_with(|loans| {
+        if loans.borrow().list.is_empty() {
             return;
         }
         // Wakers may fill buffers meanwhile, which begins a list anew. Most do not, and its room is
         // kept.
-        let mut list = turns.lent.take();
+        let mut list = std::mem::take(&mut loans.borrow_mut().list);
         for (stream, lent) in list.drain(..) {
             let Some((Some(buffer), taken)) = lent.take() else { continue };
             // The stream of one that is gone has been given all by its drop.
-            if let Some(stream) = stream.upgrade()
-                && let Err(error) = stream.hand_over(buffer)
-            {
+            let Some(stream) = stream.upgrade() else { continue };
+            // Wakers come after that: one may wait for a thread that waits for the buffer.
+            if let Err(error) = stream.hand_over(buffer, || drop(taken)) {
                 stream.defer(&error);
             }
-            drop(taken);
         }
-        let mut now = turns.lent.borrow_mut();
-        if now.is_empty() {
-            *now = list;
+        let mut now = loans.borrow_mut();
+        if now.list.is_empty() {
+            now.list = list;
         }
     });
 }

@@ -340,11 +340,75 @@ fn a_stream_that_leaves_the_loop_keeps_its_order() {
     .unwrap();
     client.poll();
     assert_eq!(near.buffered(), 10, "it is the loop's no more");
-    near.flush().unwrap();
     near.write_all(b"three").unwrap();
+    client.poll();
+    assert_eq!(near.buffered(), 0, "it is the loop's again");
     let mut pair = Pair { client, server, near, far };
     pair.pump();
     assert_eq!(pair.arrived(), b"one, two, three");
+}
+
+#[test]
+fn what_was_put_aside_before_the_first_turn_leaves_at_its_end() {
+    let pair = Pair::new(Options::default());
+    thread::spawn(move || {
+        let mut pair = pair;
+        pair.near.write_all(b"early").unwrap();
+        pair.pump();
+        assert_eq!(pair.near.buffered(), 0);
+        assert_eq!(pair.arrived(), b"early");
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_buffer_that_goes_to_and_fro_is_handed_over_by_who_wrote_last() {
+    let mut pair = Pair::new(Options::default());
+    for _ in 0..100 {
+        pair.near.write_all(b"here ").unwrap();
+        let Pair { client, server, mut near, far } = pair;
+        near = thread::spawn(move || {
+            near.write_all(b"there ").unwrap();
+            near
+        })
+        .join()
+        .unwrap();
+        near.write_all(b"here again, ").unwrap();
+        client.poll();
+        assert_eq!(near.buffered(), 0);
+        pair = Pair { client, server, near, far };
+    }
+    pair.pump();
+    assert_eq!(pair.arrived(), b"here there here again, ".repeat(100));
+}
+
+#[test]
+fn a_budget_that_leaves_less_than_a_buffer_has_nothing_put_aside() {
+    let mut pair = Pair::new(Options::default());
+    pair.near = pair.near.into_inner().unwrap().with_write_buffer(256 << 10);
+    pair.near.get_ref().set_memory_budget(Some(64 << 10)).unwrap();
+    pair.near.write_all(b"directly").unwrap();
+    assert_eq!(pair.near.buffered(), 0);
+    pair.near.get_ref().set_memory_budget(Some(1 << 20)).unwrap();
+    pair.pump();
+    pair.near.write_all(b", aside").unwrap();
+    assert_eq!(pair.near.buffered(), 7);
+    pair.pump();
+    assert_eq!(pair.arrived(), b"directly, aside");
+}
+
+#[test]
+fn parts_that_are_longer_than_memory_together_are_written_in_part() {
+    let (mut near, far) = connected();
+    let all = read_all(far);
+    near.write_all(b"first").unwrap();
+    let long = vec![7; 1 << 20];
+    let parts = vec![IoSlice::new(&long); 8192];
+    let count = near.write_vectored(&parts).unwrap();
+    assert!((1..=long.len()).contains(&count), "{count}");
+    drop(near);
+    assert_eq!(all.join().unwrap().len(), 5 + count);
 }
 
 #[test]

@@ -19,9 +19,9 @@ macro_rules! buffers {
 
         impl $stream {
             /// With a buffer of `bytes` for small writes, as
-            /// [`TcpStream::with_write_buffer`](crate::TcpStream::with_write_buffer). A task
-            /// flushes it; a read that is pending does only through the same
-            /// [`BufferedStream`], so not through another half.
+            /// [`TcpStream::with_write_buffer`](crate::TcpStream::with_write_buffer). The task
+            /// must flush. A read that is pending flushes only if it goes through this same
+            /// [`BufferedStream`]; a read on the other half does not.
             pub fn with_write_buffer(self, bytes: usize) -> BufferedStream<Self> {
                 BufferedStream::new(self, bytes)
             }

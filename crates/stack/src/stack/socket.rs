@@ -135,7 +135,7 @@ impl TcpSocket {
     /// A buffer of `bytes` of the stack's memory, one of
     /// [`CLASS_SIZES`](plimsoll_buf::CLASS_SIZES), for bytes that are written but not to be handed
     /// over yet; it counts in `tcp_mem` from now on. `None` if there is no space, memory is short,
-    /// or the connection is not open: then [`write`](Self::write) knows what to do. All that is put
+    /// a budget leaves less, or the connection is not open: then [`write`](Self::write) knows what to do. All that is put
     /// into it must come back by [`hand_over`](Self::hand_over).
     pub fn begin_buffer(&self, now: Instant, bytes: usize) -> Option<ChunkWriter> {
         if self.stack.policies.memory().is_pressed() {
@@ -146,17 +146,28 @@ impl TcpSocket {
 
     /// Hands over what was put into a buffer ([`begin_buffer`](Self::begin_buffer)) of `size`
     /// bytes, which ends. All is taken, also if there is no space any more: the send buffer is
-    /// exceeded by what is in such buffers at most.
+    /// exceeded by what is in such buffers at most. `placed` is called when the bytes are queued or
+    /// gone, before anybody is woken.
     ///
     /// # Errors
     /// If the connection is not there; then the bytes are gone.
-    pub fn hand_over(&self, now: Instant, part: &Slice, size: usize) -> Result<(), SocketError> {
-        let mut ended = false;
+    pub fn hand_over(
+        &self,
+        now: Instant,
+        part: &Slice,
+        size: usize,
+        placed: impl FnOnce(),
+    ) -> Result<(), SocketError> {
+        let (mut ended, mut placed) = (false, Some(placed));
         self.known(self.stack.write_on(now, &self.endpoint, |inner, cx| {
             if !std::mem::replace(&mut ended, true) {
                 inner.end_buffer(size);
             }
-            inner.conn.write_buffered(cx, part).map_err(write_error)
+            let taken = inner.conn.write_buffered(cx, part).map_err(write_error);
+            if let Some(placed) = placed.take() {
+                placed();
+            }
+            taken
         }))
     }
 

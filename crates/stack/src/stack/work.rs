@@ -12,8 +12,8 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use plimsoll_buf::{ChunkWriter, PostponedDrops, Slices};
 use plimsoll_tcp::{
-    Below, ConnectionError, Context, Counter, Counters, Events, Input, Instant, ReadError, Serial,
-    State,
+    Below, ConnectionError, Context, Counter, Counters, Events, Input, Instant, MemoryRoom,
+    ReadError, Serial, State,
 };
 
 use crate::connection_id::ConnectionId;
@@ -174,11 +174,16 @@ impl<'a> Work<'a> {
             completions: interface.completions(),
             takes_notes: interface.takes_notes(),
             keeps_departures: interface.tx().keeps_departures(),
-            memory: inner.bound_room(
-                self.stack.policies.memory().room(&self.settings.tcp_mem, inner.charged),
-            ),
+            memory: self.room(inner),
         };
         self.context_with(now, below)
+    }
+
+    /// How much memory a connection may bind yet.
+    #[inline]
+    fn room(&self, inner: &Inner) -> MemoryRoom {
+        let memory = self.stack.policies.memory();
+        inner.bound_room(memory.room(&self.settings.tcp_mem, inner.charged))
     }
 
     #[inline]
@@ -664,7 +669,10 @@ impl Stack {
         let mut work = Work::begin_at(self, now, endpoint.home());
         let begun = work.contain(endpoint, |work| {
             let mut owned = work.own_at_home(endpoint);
-            let may = owned.conn.may_buffer(&work.settings.tcp) && !owned.is_short_of_budget();
+            let room = work.room(&owned).bytes as usize;
+            let may = owned.conn.may_buffer(&work.settings.tcp)
+                && !owned.is_short_of_budget()
+                && bytes <= room;
             let writer = may.then(|| self.pollers.pool(work.home()).chunk(bytes));
             if let Some(writer) = &writer {
                 owned.begin_buffer(writer.capacity());

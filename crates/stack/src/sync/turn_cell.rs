@@ -18,6 +18,9 @@
 //!
 //! While a handle uses the value, the word says so. A loan that is taken in the middle of that, on
 //! the same thread, finds nothing to take.
+//!
+//! A handle that comes back to a thread may lend the value to it again, while the thread still has
+//! the loan of before. So loans have numbers: only that with the last number is one.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -81,6 +84,9 @@ impl Thread {
 struct Shared<T> {
     /// [`HANDLE`], [`IN_USE`], or the thread that it is lent to, with [`TAKEN`] or without.
     lent_to: AtomicUsize,
+    /// The number of the last loan. The handle writes it on the thread of the loan; a loan that
+    /// reads it elsewhere finds, by the word, that it has ended.
+    loan: AtomicUsize,
     /// Held by who takes the value for a loan, and by a handle that ends one of another thread.
     taking: Mutex<()>,
     value: UnsafeCell<T>,
@@ -111,6 +117,8 @@ pub struct TurnCell<T> {
 pub struct Lent<T> {
     shared: Arc<Shared<T>>,
     thread: Thread,
+    /// Its number.
+    loan: usize,
     /// It may not leave the thread.
     stays: PhantomData<*mut T>,
 }
@@ -126,9 +134,9 @@ pub struct Taken<'a, T> {
 impl<T: Default> TurnCell<T> {
     /// A handle to `value`, which is lent to nobody.
     pub fn new(value: T) -> TurnCell<T> {
-        let lent_to = AtomicUsize::new(HANDLE);
+        let (lent_to, loan) = (AtomicUsize::new(HANDLE), AtomicUsize::new(0));
         let value = UnsafeCell::new(value);
-        TurnCell { shared: Arc::new(Shared { lent_to, taking: Mutex::new(()), value }) }
+        TurnCell { shared: Arc::new(Shared { lent_to, loan, taking: Mutex::new(()), value }) }
     }
 
     /// Uses the value.
@@ -155,6 +163,12 @@ impl<T: Default> TurnCell<T> {
         result
     }
 
+    /// Whether the value is lent to this thread.
+    #[inline]
+    pub fn is_lent_here(&self) -> bool {
+        self.shared.lent_to.load(Ordering::Relaxed) == Thread::here().0
+    }
+
     /// Lends the value to this thread, unless it is already.
     pub fn lend(&mut self) -> Option<Lent<T>> {
         self.lend_on(Thread::here())
@@ -168,8 +182,10 @@ impl<T: Default> TurnCell<T> {
         if lent_to != HANDLE && lent_to & !TAKEN != here.0 {
             self.end_loan();
         }
+        let loan = self.shared.loan.load(Ordering::Relaxed).wrapping_add(1);
+        self.shared.loan.store(loan, Ordering::Relaxed);
         self.shared.lent_to.store(here.0, Ordering::Relaxed);
-        Some(Lent { shared: self.shared.clone(), thread: here, stays: PhantomData })
+        Some(Lent { shared: self.shared.clone(), thread: here, loan, stays: PhantomData })
     }
 
     /// Ends a loan of another thread, and waits until what it has taken is where it belongs. Or the
@@ -187,7 +203,7 @@ impl<T: Default> Lent<T> {
     pub fn take(&self) -> Option<(T, Taken<'_, T>)> {
         let (shared, thread) = (&*self.shared, self.thread);
         let taking = shared.lock();
-        if !shared.swap(thread.0, IN_USE) {
+        if !self.is_last() || !shared.swap(thread.0, IN_USE) {
             return None;
         }
         let value = shared.value.with_mut(|value| {
@@ -201,6 +217,19 @@ impl<T: Default> Lent<T> {
     }
 }
 
+impl<T> Lent<T> {
+    /// Whether the loan has not ended yet, by what this thread knows of it.
+    pub fn stands(&self) -> bool {
+        self.is_last() && self.shared.lent_to.load(Ordering::Relaxed) & !TAKEN == self.thread.0
+    }
+
+    /// Whether the handle has not lent the value again. One that does so on another thread just now
+    /// has changed the word before.
+    fn is_last(&self) -> bool {
+        self.shared.loan.load(Ordering::Relaxed) == self.loan
+    }
+}
+
 impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
         // Unless it is lent anew.
@@ -210,7 +239,9 @@ impl<T> Drop for Taken<'_, T> {
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        self.shared.swap(self.thread.0, HANDLE);
+        if self.is_last() {
+            self.shared.swap(self.thread.0, HANDLE);
+        }
     }
 }
 

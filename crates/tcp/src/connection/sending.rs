@@ -82,9 +82,9 @@ impl Connection {
     }
 
     /// Takes all bytes that were put aside when [`may_buffer`](Self::may_buffer) allowed it,
-    /// whether there is space now or not: so the send buffer is exceeded by one such part at most.
-    /// They are queued by reference if they fill at least half of their chunk; otherwise that
-    /// would stay for little, and they are copied.
+    /// whether there is space now or not: so the send buffer is exceeded by such parts at most.
+    /// They are queued by reference if they fill at least half of their chunk, which would stay for
+    /// little otherwise, and are half a segment at least; else they are copied.
     ///
     /// # Errors
     /// As [`write`](Self::write), but never for lack of space.

@@ -45,7 +45,26 @@ mod plain {
         handle.with(|list| list.push(2));
         let again = handle.lend().expect("the loan has ended");
         drop(taken);
-        assert_eq!(again.take().expect("it is lent").0, [2]);
+        drop(lent);
+        assert_eq!(again.take().expect("the end of the one before does not end it").0, [2]);
+    }
+
+    #[test]
+    fn a_loan_from_before_the_handle_was_elsewhere_is_none() {
+        let mut handle = TurnCell::new(vec![1]);
+        let lent = handle.lend().expect("it was lent to nobody");
+        let elsewhere = std::thread::spawn(move || {
+            drop(handle.lend());
+            handle
+        });
+        let mut handle = elsewhere.join().expect("no panic");
+        let again = handle.lend().expect("the loan has ended");
+        assert!(handle.is_lent_here());
+        assert!(lent.take().is_none());
+        assert_eq!((lent.stands(), again.stands()), (false, true));
+        drop(lent);
+        assert_eq!(again.take().expect("it is lent").0, [1]);
+        assert!(!handle.is_lent_here());
     }
 
     #[test]
@@ -116,7 +135,7 @@ mod loom_tests {
         taken_while_the_handle_leaves(false);
     }
 
-    /// The handle comes back to the thread of the loop and lends again.
+    /// The handle is lent on another thread while the loop takes.
     #[test]
     fn a_loan_that_was_ended_elsewhere_takes_nothing() {
         loom::model(|| {
@@ -131,6 +150,28 @@ mod loom_tests {
             let mut all = lent.take().map(|taken| taken.0).unwrap_or_default();
             all.extend(other.join().unwrap());
             assert_eq!(all, [1]);
+        });
+    }
+
+    /// The handle comes back to the thread of the loop, which has not let go of the loan of before.
+    #[test]
+    fn an_older_loan_does_not_end_the_one_that_stands() {
+        loom::model(|| {
+            let mut handle = TurnCell::new(vec![1]);
+            let lent = handle.lend_on(LOOP).expect("it was lent to nobody");
+            let other = loom::thread::spawn(move || {
+                let again = handle.lend_on(OTHER).expect("it was lent to the loop");
+                handle.with_on(OTHER, |list| list.push(2));
+                drop(again);
+                handle
+            });
+            let mut all = lent.take().map(|taken| taken.0).unwrap_or_default();
+            let mut handle = other.join().unwrap();
+            let again = handle.lend_on(LOOP).expect("the loan of the other has ended");
+            handle.with_on(LOOP, |list| list.push(3));
+            drop(lent);
+            all.extend(again.take().expect("it is lent").0);
+            assert_eq!(all, [1, 2, 3]);
         });
     }
 }

@@ -1,5 +1,6 @@
 //! Flags of a write, and what the error queue tells.
 
+use std::vec;
 use std::vec::Vec;
 
 use super::*;
@@ -237,6 +238,59 @@ fn a_raw_send_buffer() {
     t.recv(". 1:1 ack 2001");
     assert_eq!(t.conn.writable(&t.config), 2100);
     assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Ok(2100), "a part");
+}
+
+/// With a buffer that counts data only and one that counts memory.
+#[test]
+fn what_was_put_aside_is_taken_whether_there_is_space_or_not() {
+    for raw in [2048, 0] {
+        let mut setup = Setup::default().nodelay();
+        setup.config.tcp_sndbuf_raw = raw;
+        setup.options.sndbuf = Some(4000);
+        let mut t = Trace::established(setup);
+        assert!(t.conn.may_buffer(&t.config));
+        let mut written = 0;
+        while let Ok(count) = t.call(|conn, cx| conn.write(cx, &[0; 1000])) {
+            written += count;
+        }
+        assert!(!t.conn.may_buffer(&t.config), "no space");
+        let aside = Slice::from_owner(vec![0; 3000]);
+        assert_eq!(t.call(|conn, cx| conn.write_buffered(cx, &aside)), Ok(()));
+        assert_eq!(t.conn.send_queue_len(), written + 3000);
+        assert_eq!(t.conn.writable(&t.config), 0);
+        let mut left = 0;
+        while left < written + 3000 {
+            while let Some(segment) = t.call(|conn, cx| conn.poll_transmit(cx)) {
+                left += segment.payload.len();
+            }
+            t.recv(&std::format!(". 1:1 ack {}", 1 + left));
+        }
+        assert!(t.conn.may_buffer(&t.config), "all was acknowledged");
+        t.call(|conn, cx| conn.close(cx));
+        assert!(!t.conn.may_buffer(&t.config));
+        let late = t.call(|conn, cx| conn.write_buffered(cx, &aside));
+        assert_eq!(late, Err(WriteError::Closed));
+    }
+}
+
+#[test]
+fn what_fills_little_of_its_chunk_is_copied() {
+    let mut t = Trace::established(Setup::default().nodelay());
+    let pool = Pool::new();
+    let mut writer = pool.chunk(4096);
+    let data: Vec<u8> = (0..3000).map(pattern).collect();
+    let mut address = |t: &mut Trace, range: core::ops::Range<usize>| {
+        let mut part = writer.freeze(0);
+        assert_eq!(writer.extend(&mut part, &data[range.clone()]), range.len());
+        assert_eq!(t.call(|conn, cx| conn.write_buffered(cx, &part)), Ok(()));
+        let sent = t.call(|conn, cx| conn.poll_transmit(cx)).unwrap();
+        assert!(sent.payload.parts()[0][..] == data[range][..sent.payload.len()]);
+        (sent.payload.parts()[0].as_ptr() as usize, part.as_ptr() as usize)
+    };
+    let (sent, part) = address(&mut t, 0..900);
+    assert_ne!(sent, part, "copied");
+    let (sent, part) = address(&mut t, 900..3000);
+    assert_eq!(sent, part, "by reference");
 }
 
 /// A buffer of the pattern's bytes from `start` on.
