@@ -41,8 +41,8 @@ impl LossRound {
         LossRound { end: delivered, gain: 100, ..LossRound::default() }
     }
 
-    /// Something was lost, or an echo says that it would have been, after `delivered` segments. What
-    /// arrives now left with a pacing gain of `gain` percent.
+    /// Something was lost, or an echo says that it would have been, after `delivered` segments.
+    /// What arrives now left with a pacing gain of `gain` percent.
     pub(super) fn on_congestion(&mut self, delivered: u32, gain: u64) {
         if !self.loss {
             let least = self.not_before.filter(|&least| is_at_or_after(least, delivered));
@@ -186,8 +186,8 @@ impl Bbr {
     /// BBR itself sends less than `bw` by the margin of its pacing, and in DOWN by its gain, and
     /// what is lost is not delivered. If the bounds followed what was delivered alone, a path that
     /// loses at random in each round trip would seem slower by all of that each time. So the margin
-    /// is put on top, and so is as much of the loss as a probe may cause: what is no reason to end a
-    /// probe is none to slow down for.
+    /// is put on top, and so is as much of the loss as a probe may cause: what is no reason to end
+    /// a probe is none to slow down for.
     ///
     /// The gain of DOWN is taken back only up to what the bounds are: while its queue runs empty,
     /// the path delivers more than leaves, and a bound that rose by that would keep the queue.

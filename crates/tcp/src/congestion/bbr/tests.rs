@@ -364,8 +364,8 @@ fn the_short_term_bounds_leave_two_percent_of_losses_out() {
     }
 }
 
-/// A round of DOWN that delivers what DOWN sends leaves the bounds where they are, one that delivers
-/// less lowers them, and what a queue delivers beyond that does not raise them.
+/// A round of DOWN that delivers what DOWN sends leaves the bounds where they are, one that
+/// delivers less lowers them, and what a queue delivers beyond that does not raise them.
 #[test]
 fn the_gain_of_down_is_not_taken_for_the_rate_of_the_path() {
     // Delivered in each of four rounds of loss, and the rate that is left. What was delivered just
