@@ -187,6 +187,7 @@ impl SendSide {
         self.cwnd_limited |= limiter == Some(Limiter::Cwnd);
         if limiter == Some(Limiter::Rwnd) {
             self.limited.start(Limit::Rwnd, cx.now);
+            self.cc.on_rwnd_limited(self.recovery.delivered(), self.pipe());
         } else {
             self.limited.stop(Limit::Rwnd, false, cx.now);
         }

@@ -51,6 +51,11 @@ impl Bounds {
         self.inflight_shortterm
     }
 
+    /// The same, or `cwnd` if there is no such bound.
+    pub(super) fn inflight_shortterm_or(&self, cwnd: u32) -> u32 {
+        if self.inflight_shortterm == INFINITE { cwnd } else { self.inflight_shortterm }
+    }
+
     /// `BBR.bw_shortterm`.
     pub(super) fn bw_shortterm(&self) -> u64 {
         self.bw_shortterm
@@ -99,8 +104,7 @@ impl Bounds {
     ) {
         let bw =
             self.bw_shortterm.min(if self.bw_shortterm == u64::MAX { max_bw } else { u64::MAX });
-        let inflight =
-            if self.inflight_shortterm == INFINITE { cwnd } else { self.inflight_shortterm };
+        let inflight = self.inflight_shortterm_or(cwnd);
         let bw_left = u64::try_from(u128::from(bw) * u128::from(BETA) / 100).unwrap_or(bw);
         self.bw_shortterm = bw_latest.max(bw_left);
         self.inflight_shortterm = inflight_latest.max(percent(inflight, BETA)).max(1);
@@ -109,8 +113,7 @@ impl Bounds {
     /// A round trip with counted marks has ended, and marks tell of a short queue: `left` is what
     /// remains of the short-term bound, which begins at `cwnd`. The rate is not bounded.
     pub(super) fn on_marked_round(&mut self, cwnd: u32, left: impl Fn(u32) -> u32) {
-        let inflight =
-            if self.inflight_shortterm == INFINITE { cwnd } else { self.inflight_shortterm };
+        let inflight = self.inflight_shortterm_or(cwnd);
         self.inflight_shortterm = left(inflight).clamp(1, INFINITE - 1);
     }
 

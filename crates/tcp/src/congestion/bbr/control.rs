@@ -15,7 +15,7 @@ use crate::time::Nanos;
 pub(super) const PACING_MARGIN: u64 = 1;
 
 /// What is divided by, for two factors in percent.
-const PERCENT_SQUARED: u64 = 10_000;
+pub(super) const PERCENT_SQUARED: u64 = 10_000;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -48,8 +48,13 @@ impl Bbr {
     /// Segments that the path holds without a queue, times `gain` percent; the initial window as
     /// long as the round trip is not known.
     pub(super) fn bdp(&self, gain: u64) -> u32 {
+        self.bdp_of(self.bw(), gain)
+    }
+
+    /// The same at a rate of `bw`.
+    pub(super) fn bdp_of(&self, bw: u64, gain: u64) -> u32 {
         let Some(min_rtt) = self.min_rtt.get() else { return self.initial };
-        let bytes = ratio(self.bw(), min_rtt, NANOS_PER_SECOND);
+        let bytes = ratio(bw, min_rtt, NANOS_PER_SECOND);
         let segs = ratio(bytes, gain, 100 * u64::from(self.mss.max(1)));
         u32::try_from(segs).unwrap_or(INFINITE)
     }

@@ -84,7 +84,7 @@ impl Bbr {
         let Some(marked) = rs.newly_marked else { return };
         self.marks.on_ack(rs.newly_acked, marked);
         if marked > 0 && !self.marks_show_short_queue() {
-            self.loss.on_congestion(rs.c_delivered);
+            self.loss.on_congestion(rs.c_delivered, self.gain_of_arrivals());
         }
     }
 

@@ -4,7 +4,7 @@
 use plimsoll_wire::SeqNum;
 
 use super::bounds::{INFINITE, LOSS_THRESH, inflight_at_loss, is_inflight_too_high};
-use super::control::PACING_MARGIN;
+use super::control::{PACING_MARGIN, PERCENT_SQUARED};
 use super::state::BbrCause;
 use super::units::{is_at_or_after, ratio};
 use super::{Bbr, Rs};
@@ -26,6 +26,8 @@ pub(super) struct LossRound {
     /// The same two, with the losses that a probe may cause.
     bw_tolerated: u64,
     inflight_tolerated: u32,
+    /// The pacing gain with which that left which arrived when the round began, in percent.
+    gain: u64,
     /// No round ends before what left until then is delivered, if it is not yet.
     not_before: Option<u32>,
     /// Discontiguous ranges lost in the round, and the end of the last one.
@@ -36,14 +38,16 @@ pub(super) struct LossRound {
 impl LossRound {
     /// After `delivered` segments.
     pub(super) fn new(delivered: u32) -> LossRound {
-        LossRound { end: delivered, ..LossRound::default() }
+        LossRound { end: delivered, gain: 100, ..LossRound::default() }
     }
 
     /// Something was lost, or an echo says that it would have been, after `delivered` segments.
-    pub(super) fn on_congestion(&mut self, delivered: u32) {
+    /// What arrives now left with a pacing gain of `gain` percent.
+    pub(super) fn on_congestion(&mut self, delivered: u32, gain: u64) {
         if !self.loss {
             let least = self.not_before.filter(|&least| is_at_or_after(least, delivered));
             self.end = least.unwrap_or(delivered);
+            self.gain = gain;
         }
         self.loss = true;
     }
@@ -89,6 +93,14 @@ impl LossRound {
     /// The same, with the losses that a probe may cause: what the path took in the round.
     fn tolerated(&self) -> (u64, u32) {
         (self.bw_tolerated, self.inflight_tolerated)
+    }
+
+    /// What would have been delivered in the round instead of `latest`, had BBR sent at the rate of
+    /// the path: without the margin of pacing, and without the gain of DOWN as long as that is not
+    /// more than `present`.
+    fn at_full_rate(&self, latest: u64, present: u64) -> u64 {
+        let without = |gain| ratio(latest, PERCENT_SQUARED, gain * (100 - PACING_MARGIN));
+        without(100).max(without(self.gain).min(present))
     }
 
     /// Discontiguous ranges lost in the round.
@@ -137,7 +149,7 @@ impl Bbr {
     pub(crate) fn on_lost(&mut self, window: &Window, lost: &Lost) {
         let range = &lost.range;
         self.delivered = lost.delivered;
-        self.loss.on_congestion(lost.delivered);
+        self.loss.on_congestion(lost.delivered, self.gain_of_arrivals());
         self.loss.on_range(range.start, range.end);
         if self.cycle.takes_samples() && is_inflight_too_high(range.lost, range.tx_in_flight) {
             let inflight = inflight_at_loss(range.segs, range.tx_in_flight, range.lost);
@@ -150,7 +162,7 @@ impl Bbr {
     /// a loss of the round, and of the flight with which the probe left.
     pub(super) fn on_tail_loss(&mut self, window: &Window, tail: &TailLoss) {
         self.delivered = tail.delivered;
-        self.loss.on_congestion(tail.delivered);
+        self.loss.on_congestion(tail.delivered, self.gain_of_arrivals());
         if self.cycle.takes_samples() && is_inflight_too_high(1, tail.in_flight) {
             let flight = (inflight_at_loss(1, tail.in_flight, 1), tail.is_app_limited);
             self.on_inflight_too_high(tail.now, window.cwnd(), flight, BbrCause::ExcessLoss);
@@ -171,19 +183,23 @@ impl Bbr {
     /// The short-term bounds, at the end of each round of loss: they follow what the path delivers,
     /// unless BBR is looking for more.
     ///
-    /// BBR itself sends less than `bw` by the margin of its pacing, and what is lost is not
-    /// delivered. If the bounds followed what was delivered alone, a path that loses at random in
-    /// each round trip would seem slower by both each time. So the margin is put on top, and so is
-    /// as much of the loss as a probe may cause: what is no reason to end a probe is none to slow
-    /// down for.
+    /// BBR itself sends less than `bw` by the margin of its pacing, and in DOWN by its gain, and
+    /// what is lost is not delivered. If the bounds followed what was delivered alone, a path that
+    /// loses at random in each round trip would seem slower by all of that each time. So the margin
+    /// is put on top, and so is as much of the loss as a probe may cause: what is no reason to end
+    /// a probe is none to slow down for.
+    ///
+    /// The gain of DOWN is taken back only up to what the bounds are: while its queue runs empty,
+    /// the path delivers more than leaves, and a bound that rose by that would keep the queue.
     pub(super) fn adapt_shortterm(&mut self, window: &Window) {
         if self.loss.ended_with_loss() && !self.state.is_probing_bw() {
-            let first = (self.max_bw.get(), window.cwnd());
-            let (bw_latest, inflight_latest) = self.loss.tolerated();
-            let with_margin = |latest: u64| ratio(latest, 100, 100 - PACING_MARGIN);
-            let inflight = u32::try_from(with_margin(inflight_latest.into())).unwrap_or(INFINITE);
-            let latest = (with_margin(bw_latest), inflight.min(INFINITE - 1));
-            self.bounds.on_loss_round(first, latest);
+            let cwnd = window.cwnd();
+            let (bw, inflight) = self.loss.tolerated();
+            let bw = self.loss.at_full_rate(bw, self.bw());
+            let present = self.bounds.inflight_shortterm_or(cwnd);
+            let inflight = self.loss.at_full_rate(inflight.into(), present.into());
+            let inflight = u32::try_from(inflight).unwrap_or(INFINITE).min(INFINITE - 1);
+            self.bounds.on_loss_round((self.max_bw.get(), cwnd), (bw, inflight));
         }
     }
 }

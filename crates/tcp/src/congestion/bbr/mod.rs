@@ -140,6 +140,8 @@ pub(crate) struct Bbr {
     min_rtt: MinRtt,
     aggregation: AckAggregation,
     full_pipe: FullPipe,
+    /// Until so many segments are delivered, the receiver's window is what limits them.
+    rwnd_limited: Option<u32>,
     /// `BBR.drain_start_round`.
     drain_start_round: u32,
     cycle: Cycle,
@@ -180,6 +182,7 @@ impl Bbr {
             min_rtt: MinRtt::new(sent.now, sent.srtt),
             aggregation: AckAggregation::new(sent.now),
             full_pipe: FullPipe::default(),
+            rwnd_limited: None,
             drain_start_round: 0,
             cycle: Cycle::default(),
             probe_rtt: ProbeRtt::default(),
@@ -232,7 +235,7 @@ impl Bbr {
     fn update_model(&mut self, window: &mut Window, rs: &Rs, rtt: Option<Nanos>) {
         let congested = core::mem::take(&mut self.congested);
         if congested {
-            self.loss.on_congestion(rs.c_delivered);
+            self.loss.on_congestion(rs.c_delivered, self.gain_of_arrivals());
         }
         self.note_marks(rs);
         self.loss.on_ack(rs);

@@ -92,6 +92,11 @@ impl Cycle {
         false
     }
 
+    /// Whether what a probe sent has all arrived.
+    fn is_probe_over(&self) -> bool {
+        self.ack_phase == AckPhase::Init
+    }
+
     /// Segments by which the long-term bound grows after `newly_acked` were delivered.
     pub(super) fn grow(&mut self, newly_acked: u32) -> u32 {
         self.up_acks = self.up_acks.saturating_add(newly_acked);
@@ -167,6 +172,7 @@ impl Bbr {
                 let probes = self.check_time_to_probe(rs, window);
                 if state == BbrState::ProbeBwDown && !probes && self.is_time_to_cruise(rs) {
                     self.start_cruise(BbrCause::Headroom);
+                    self.loss.skip_until(self.delivered.wrapping_add(rs.c_inflight));
                 }
             }
             BbrState::ProbeBwRefill if self.rounds.started() => {
@@ -207,6 +213,15 @@ impl Bbr {
             return false;
         }
         self.full_pipe.is_now()
+    }
+
+    /// The pacing gain with which that left which arrives now, where BBR sends less than the model
+    /// says in order to let a queue run empty: in DOWN, once what was sent before has arrived.
+    pub(super) fn gain_of_arrivals(&self) -> u64 {
+        match self.state {
+            BbrState::ProbeBwDown if self.cycle.is_probe_over() => self.state.pacing_gain(),
+            _ => 100,
+        }
     }
 
     /// What a flow of this rate would have in flight: the rounds that Reno would take.

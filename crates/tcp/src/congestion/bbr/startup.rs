@@ -3,6 +3,7 @@
 use super::Rs;
 use super::bounds::INFINITE;
 use super::state::{BbrCause, BbrState};
+use super::units::is_at_or_after;
 use super::{Bbr, MIN_PIPE_CWND, Recovering};
 
 /// What the rate must grow by to show that the path is not full, in percent.
@@ -57,18 +58,18 @@ impl FullPipe {
     }
 
     /// A round trip has begun, with a rate of delivery of `rate` that the application did not
-    /// limit.
-    fn on_round(&mut self, rate: u64) {
+    /// limit. If the receiver did, it can show that the path is not full, but not that it is.
+    fn on_round(&mut self, rate: u64, rwnd_limited: bool) {
         if self.now {
             return;
         }
         if u128::from(rate) * 100 >= u128::from(self.bw) * u128::from(FULL_BW_GROWTH) {
             self.look_again(rate);
-            return;
+        } else if !rwnd_limited {
+            self.rounds += 1;
+            self.now = self.rounds >= FULL_BW_ROUNDS;
+            self.reached |= self.now;
         }
-        self.rounds += 1;
-        self.now = self.rounds >= FULL_BW_ROUNDS;
-        self.reached |= self.now;
     }
 }
 
@@ -81,8 +82,28 @@ impl Bbr {
     /// "Exiting Startup Based on Bandwidth Plateau": whether the rate still grows.
     pub(super) fn check_full_bw(&mut self, rs: &Rs) {
         if self.rounds.started() && !rs.is_app_limited && rs.delivery_rate > 0 {
-            self.full_pipe.on_round(rs.delivery_rate);
+            let rwnd_limited = !self.full_pipe.is_reached() && self.is_rwnd_limited(rs);
+            self.full_pipe.on_round(rs.delivery_rate, rwnd_limited);
         }
+    }
+
+    /// The receiver's window holds data back, with `in_flight` segments in flight: their rate is
+    /// that of the receiver.
+    pub(in crate::congestion) fn on_rwnd_limited(&mut self, delivered: u32, in_flight: u32) {
+        self.rwnd_limited = Some(delivered.wrapping_add(in_flight));
+    }
+
+    /// Whether a sample tells of the receiver's window rather than of the path. A receiver opens
+    /// its window as its application reads, which reads nothing behind a hole: where losses are
+    /// frequent, the window falls back in some rounds of Startup, and the rate with it.
+    ///
+    /// If the path did not deliver the flight in about the least round trip, a queue has formed:
+    /// then the path limits the rate as well.
+    fn is_rwnd_limited(&mut self, rs: &Rs) -> bool {
+        let holds = |until: u32| rs.prior_delivered.is_some_and(|at| is_at_or_after(until, at));
+        self.rwnd_limited = self.rwnd_limited.filter(|&until| holds(until));
+        self.rwnd_limited.is_some()
+            && rs.tx_in_flight <= self.bdp_of(rs.delivery_rate, FULL_BW_GROWTH)
     }
 
     /// Whether Startup is over, by the rate or by losses.
@@ -142,21 +163,35 @@ mod tests {
     fn three_rounds_without_a_quarter_more_are_a_full_pipe() {
         let mut pipe = FullPipe::default();
         for rate in [100, 200, 249] {
-            pipe.on_round(rate);
+            pipe.on_round(rate, false);
         }
         assert!(!pipe.is_now());
-        pipe.on_round(250);
+        pipe.on_round(250, false);
         for rate in [312, 311] {
-            pipe.on_round(rate);
+            pipe.on_round(rate, false);
             assert!(!pipe.is_now(), "{rate}");
         }
-        pipe.on_round(312);
+        pipe.on_round(312, false);
         assert!(pipe.is_now() && pipe.is_reached());
         pipe.look_again(300);
         assert!(!pipe.is_now() && pipe.is_reached(), "it was full once");
-        pipe.on_round(u64::MAX);
+        pipe.on_round(u64::MAX, false);
         assert!(!pipe.is_now());
         pipe.forget();
         assert!(!pipe.is_reached());
+    }
+
+    #[test]
+    fn what_the_receiver_limits_may_show_growth_but_no_full_pipe() {
+        let mut pipe = FullPipe::default();
+        for _ in 0..10 {
+            pipe.on_round(100, true);
+        }
+        pipe.on_round(100, false);
+        pipe.on_round(100, false);
+        assert!(!pipe.is_now());
+        pipe.on_round(125, true);
+        pipe.on_round(125, false);
+        assert!(!pipe.is_now(), "it has grown");
     }
 }

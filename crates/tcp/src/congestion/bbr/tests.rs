@@ -134,6 +134,8 @@ impl Rig {
         }
         rig.round(100, 80);
         assert_eq!(rig.state(), ProbeBwCruise);
+        // What left in Drain is delivered.
+        rig.round(100, 100);
         rig
     }
 
@@ -191,6 +193,38 @@ fn rounds_that_the_application_limits_do_not_end_startup() {
         });
     }
     assert_eq!(rig.state(), Startup);
+}
+
+/// The receiver's window is what is in flight: ten segments and no more.
+#[test]
+fn rounds_that_the_receiver_limits_do_not_end_startup() {
+    let mut rig = Rig::new();
+    for _ in 0..20 {
+        rig.round(10, 10);
+        rig.bbr.on_rwnd_limited(rig.delivered, 10);
+    }
+    assert_eq!(rig.state(), Startup);
+    rig.round(20, 20);
+    assert_eq!(rig.state(), Startup, "what left before the window opened, and twice as much");
+    for state in [Startup, Startup, Drain] {
+        rig.round(20, 40);
+        assert_eq!(rig.state(), state);
+    }
+}
+
+/// Fourteen in flight, of which a round trip delivers ten: there is a queue.
+#[test]
+fn a_queue_ends_startup_whatever_the_receiver_limits() {
+    for (in_flight, expected) in [(13, Startup), (14, Drain)] {
+        let mut rig = Rig::new();
+        for _ in 0..4 {
+            rig.round_with(10, in_flight, |ack| {
+                ack.rate.as_mut().expect("a sample").tx_in_flight = in_flight;
+            });
+            rig.bbr.on_rwnd_limited(rig.delivered, in_flight);
+        }
+        assert_eq!(rig.state(), expected, "{in_flight}");
+    }
 }
 
 /// "Drain": more than three rounds are too many.
@@ -328,6 +362,51 @@ fn the_short_term_bounds_leave_two_percent_of_losses_out() {
         assert_eq!(rig.model().bw, bw, "{lost} %");
         assert!(rig.model().inflight_shortterm.is_some());
     }
+}
+
+/// A round of DOWN that delivers what DOWN sends leaves the bounds where they are, one that
+/// delivers less lowers them, and what a queue delivers beyond that does not raise them.
+#[test]
+fn the_gain_of_down_is_not_taken_for_the_rate_of_the_path() {
+    // Delivered in each of four rounds of loss, and the rate that is left. What was delivered just
+    // before counts in each.
+    let cases = [
+        ([90, 90, 90, 90], 1_000_000, "what was sent"),
+        ([80, 80, 80, 80], 897_868, "80 of 89.1, and then what was sent"),
+        ([80, 80, 72, 72], 808_081, "72 of 89.1"),
+        ([80, 80, 88, 88], 897_868, "a queue runs empty"),
+    ];
+    for (rounds, bw, name) in cases {
+        let mut rig = Rig::probing();
+        while rig.state() == ProbeBwUp {
+            rig.round(100, 150);
+        }
+        assert_eq!(rig.state(), ProbeBwDown);
+        rig.round(100, 140);
+        for (start, segs) in (0..).step_by(2000).zip(rounds) {
+            rig.lose(start, 1, 100);
+            rig.round(segs, 130);
+        }
+        assert_eq!((rig.state(), rig.model().bw), (ProbeBwDown, bw), "{name}");
+    }
+}
+
+/// What left in DOWN tells of DOWN.
+#[test]
+fn a_round_of_loss_lasts_until_the_flight_of_down_is_delivered() {
+    let mut rig = Rig::probing();
+    while rig.state() == ProbeBwUp {
+        rig.round(100, 150);
+    }
+    rig.round(100, 120);
+    rig.round(90, 90);
+    assert_eq!(rig.state(), ProbeBwCruise);
+    rig.lose(0, 1, 90);
+    rig.round(90, 100);
+    assert_eq!(rig.model().inflight_shortterm, None, "90 that left in DOWN");
+    rig.round(100, 100);
+    assert_eq!(rig.model().bw, 1_000_000);
+    assert!(rig.model().inflight_shortterm.is_some());
 }
 
 /// What left in ProbeRTT tells of ProbeRTT.
