@@ -47,7 +47,7 @@ impl Size {
 impl SendSide {
     /// Most bytes of one packet at a pacing rate of `rate` bytes per second.
     pub(crate) fn largest_packet(&self, rate: u64, config: &Config) -> u32 {
-        let (mss, largest) = (self.effective_mss(), u32::from(self.max_super_segment));
+        let (mss, largest) = (self.effective_mss(), self.max_super_segment);
         if let Some(quantum) = self.cc.allowance().send_quantum {
             let segs = (quantum.get() / mss).max(1);
             return segs.saturating_mul(mss).min(largest);
