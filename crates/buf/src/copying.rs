@@ -14,9 +14,9 @@ const NEAR: usize = 32;
 /// Copies `from` into `to`, which is as long.
 ///
 /// The C library copies more than about 2 KiB with a single instruction, `rep movsb`. On AMD
-/// processors of the Zen 3 family it takes some twenty times as long if the target's address is 1 to
-/// 31 bytes ahead of the source's, the pages apart: there each part that is stored looks like what
-/// is loaded next. Such a copy is done in pieces, which are loaded and stored as vectors.
+/// processors of the Zen 3 family it takes some twenty times as long if the target's address is 1
+/// to 31 bytes ahead of the source's, the pages apart: there each part that is stored looks like
+/// what is loaded next. Such a copy is done in pieces, which are loaded and stored as vectors.
 ///
 /// # Panics
 /// If the lengths differ.

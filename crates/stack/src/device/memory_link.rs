@@ -79,7 +79,8 @@ pub struct LinkConfig {
     /// verify checksums, too.
     pub offloads: bool,
     /// The longest super-segment, in bytes with headers, up to [`MAX_SUPER_PACKET`]. More than
-    /// 65,535 is for links without a rate: with one, everybody else waits for the whole.
+    /// 65,535 is for links without a rate: with one, everybody else waits for the whole. TCP makes
+    /// longer ones only if the most is taken.
     pub max_super_segment: usize,
 }
 

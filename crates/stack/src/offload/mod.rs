@@ -30,8 +30,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads positions from the front of a packet of at most 65,535 bytes. `None` if it is cut short
-    /// or no IP.
+    /// Reads positions from the front of a packet of at most 65,535 bytes. `None` if it is cut
+    /// short or no IP.
     #[inline]
     pub fn of(front: &[u8]) -> Option<Layout> {
         Layout::of_front(front, front.len())

@@ -145,10 +145,10 @@ impl SendSide {
         memory::may_grow(self.queued_memory(), self.buf_limit)
     }
 
-    /// Bytes that a unit has at most: as many as a packet, and no fewer than one of 64 KiB, which is
-    /// cut for a device that takes none.
+    /// Bytes that a unit has at most: as many as a packet, and no fewer than one of 64 KiB, which
+    /// is cut for a device that takes none.
     pub(super) fn largest_unit(&self) -> u32 {
-        self.max_super_segment.max(MAX_SUPER_SEGMENT as u32)
+        self.longest.bytes().max(MAX_SUPER_SEGMENT as u32)
     }
 
     fn boundaries(&self) -> Boundaries {

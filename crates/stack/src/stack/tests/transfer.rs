@@ -64,7 +64,7 @@ fn in_packets_beyond_64_kib() {
         let link = LinkConfig { max_super_segment: 1 << 18, ..LinkConfig::default() };
         let pair = both_ways(link, ip, len, &[]);
         let supers = |pair: &Pair| pair.a.counter("plimsoll.SuperSegs").unwrap();
-        assert!(supers(&pair) < 60 && supers(&pair) * 2 < supers(&usual), "{}", supers(&pair));
+        assert!(supers(&pair) * 3 < supers(&usual) * 2, "{}", supers(&pair));
         for name in ["TcpRetransSegs", "TcpInErrs", "IpInHdrErrors", "Ip6InHdrErrors"] {
             assert_eq!(pair.counter(name), (0, 0), "{name}");
         }
