@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
 
+use crate::copying::copy;
 use crate::drops;
 use crate::pool::{CLASS_SIZES, FreeChunk, PoolInner};
 use crate::ref_count::RefCount;
@@ -246,7 +247,7 @@ impl ChunkWriter {
     /// slice is shorter than `data` if the chunk is full.
     pub fn append(&mut self, data: &[u8]) -> Slice {
         let len = data.len().min(self.remaining());
-        self.spare_mut()[..len].copy_from_slice(&data[..len]);
+        copy(&mut self.spare_mut()[..len], &data[..len]);
         self.freeze(len)
     }
 
@@ -258,7 +259,7 @@ impl ChunkWriter {
         if !slice.extends(&self.chunk, self.written) {
             return 0;
         }
-        self.spare_mut()[..len].copy_from_slice(&data[..len]);
+        copy(&mut self.spare_mut()[..len], &data[..len]);
         self.written += len;
         slice.grow(len);
         len

@@ -28,6 +28,7 @@ extern crate alloc;
 extern crate std;
 
 mod chunk;
+mod copying;
 mod drops;
 mod leased;
 mod pool;
@@ -39,6 +40,7 @@ mod slices;
 mod warm_stack;
 
 pub use chunk::ChunkWriter;
+pub use copying::copy;
 #[cfg(feature = "std")]
 pub use drops::PostponedDrops;
 pub use leased::Leased;

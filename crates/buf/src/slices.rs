@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use crate::copying::copy;
 use crate::slice::Slice;
 
 /// How many ranges one packet may consist of (Linux: `MAX_SKB_FRAGS`). Neighbouring ranges of one
@@ -176,7 +177,7 @@ impl Slices {
     pub fn copy_to(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
         for part in &self.parts {
-            out[at..at + part.len()].copy_from_slice(part);
+            copy(&mut out[at..at + part.len()], part);
             at += part.len();
         }
         at

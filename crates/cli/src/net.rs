@@ -195,6 +195,12 @@ pub(crate) fn memory_stacks(
 ) -> anyhow::Result<(Stack, Stack)> {
     let defaults = device::memory_link::LinkConfig::default();
     let queue_limit = link.queue.unwrap_or(defaults.queue_limit);
+    // Where nothing limits the rate, nobody waits for a long packet.
+    let limited = link.link_rate.is_some() || link.delay.is_some();
+    let longest = link.super_segment.unwrap_or(match limited {
+        true => defaults.max_super_segment,
+        false => usize::MAX,
+    });
     let config = defaults
         .mtu(args.mtu.unwrap_or(1500))
         .rate(link.link_rate)
@@ -204,6 +210,7 @@ pub(crate) fn memory_stacks(
         .duplicate(link.duplicate)
         .queue_limit(queue_limit)
         .seed(link.link_seed)
+        .max_super_segment(longest)
         .offloads(args.offload == Offload::Auto);
     let (here, there) = device::memory_link::pair(config);
     // The capture shows both directions at one end; faults hit both directions at one end, too.

@@ -9,6 +9,9 @@ pub const MAX_INTERFACES: usize = 16;
 /// refused.
 pub const MIN_MTU: u16 = 576;
 
+/// Bytes of the longest super-segment, whatever a device says: it fits into one chunk of memory.
+pub const MAX_SUPER_PACKET: usize = plimsoll_buf::MAX_CHUNK;
+
 /// Packets that one poll takes from one device before it looks after the others.
 pub const RX_BATCH: usize = 64;
 

@@ -4,6 +4,10 @@
 /// largest headers. Longer data leaves as several.
 pub const MAX_SUPER_SEGMENT: usize = 65_535 - 120;
 
+/// The same where what lies below says that it takes longer packets by reference: what fits into
+/// one chunk of memory beside the largest headers.
+pub const MAX_BIG_SUPER_SEGMENT: usize = plimsoll_buf::MAX_CHUNK - 120;
+
 /// Wire segments of one super-segment (Linux: `GSO_MAX_SEGS`).
 pub const MAX_SUPER_SEGMENT_SEGS: usize = 65_535;
 

@@ -10,11 +10,24 @@ use crate::checksum;
 pub const HEADER_LEN: usize = 20;
 /// Bytes of the longest header.
 pub const MAX_HEADER_LEN: usize = 60;
+/// Bytes of the longest packet whose header can say how long it is.
+pub const MAX_LEN: usize = 65_535;
 /// Offset of the header checksum.
 pub const CHECKSUM_OFFSET: usize = 10;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
+
+/// Bytes of a packet whose length field holds `field`, of which `available` are there. A
+/// super-segment that is longer than the field can say has 0 there, and is all that is there.
+/// Nothing of this is ever on a wire.
+#[inline]
+pub fn total_len(field: u16, available: usize) -> usize {
+    match field {
+        0 if available > MAX_LEN => available,
+        said => usize::from(said),
+    }
+}
 
 /// An IPv4 header in parsed form. Options are not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +77,7 @@ impl Ipv4Repr {
             return Err(WireError::BadVersion);
         }
         let header_len = usize::from(fixed[0] & 0x0f) * 4;
-        let total_len = usize::from(be16(fixed, 2));
+        let total_len = total_len(be16(fixed, 2), available);
         if header_len < HEADER_LEN || total_len < header_len {
             return Err(WireError::BadLength);
         }
@@ -78,7 +91,8 @@ impl Ipv4Repr {
         let frag_offset = (fragment & 0x1fff) * 8;
         let payload_len = total_len - header_len;
         // A fragment that reaches beyond the longest packet belongs to no packet.
-        if usize::from(frag_offset) + total_len > usize::from(u16::MAX) {
+        let in_parts = fragment & (MORE_FRAGMENTS | 0x1fff) != 0;
+        if in_parts && usize::from(frag_offset) + total_len > MAX_LEN {
             return Err(WireError::BadLength);
         }
         let repr = Ipv4Repr {
@@ -103,12 +117,14 @@ impl Ipv4Repr {
 
     /// Writes the header, checksum included, to the front of `out` and returns its length, 20.
     ///
+    /// The length of a packet of more than 65,535 bytes is 0: whoever takes such a super-segment
+    /// knows from elsewhere how long it is (see [`total_len`]).
+    ///
     /// # Panics
-    /// If `out` is shorter than 20 bytes or the payload does not fit an IPv4 packet.
+    /// If `out` is shorter than 20 bytes.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let total_len = u16::try_from(HEADER_LEN + self.payload_len)
-            .expect("the payload is longer than an IPv4 packet can carry");
+        let total_len = u16::try_from(HEADER_LEN + self.payload_len).unwrap_or(0);
         let header = &mut out[..HEADER_LEN];
         let mut fragment = self.frag_offset / 8;
         if self.dont_frag {

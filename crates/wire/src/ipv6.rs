@@ -7,6 +7,8 @@ use crate::{WireError, protocol};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
+/// Bytes of the longest payload whose header can say how long it is.
+pub const MAX_PAYLOAD_LEN: usize = 65_535;
 /// Bytes of a fragment header.
 pub const FRAGMENT_HEADER_LEN: usize = 8;
 /// Extension headers that [`walk_extensions`] follows in one packet. RFC 8504, section 5.3 allows a
@@ -19,6 +21,17 @@ const CODE_BAD_FIELD: u8 = 0;
 const CODE_BAD_NEXT_HEADER: u8 = 1;
 /// ICMPv6 parameter problem: an unknown option.
 const CODE_BAD_OPTION: u8 = 2;
+
+/// Bytes behind the header of a packet whose length field holds `field`, of which `available` are
+/// there, header included. A super-segment that is longer than the field can say has 0 there, and
+/// is all that is there. Nothing of this is ever on a wire.
+#[inline]
+pub fn payload_len(field: u16, available: usize) -> usize {
+    match field {
+        0 if available > HEADER_LEN + MAX_PAYLOAD_LEN => available - HEADER_LEN,
+        said => usize::from(said),
+    }
+}
 
 /// A fixed IPv6 header in parsed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +75,7 @@ impl Ipv6Repr {
             return Err(WireError::BadVersion);
         }
         let word = be32(fixed, 0);
-        let payload_len = usize::from(be16(fixed, 4));
+        let payload_len = payload_len(be16(fixed, 4), available);
         if available < HEADER_LEN + payload_len {
             return Err(WireError::Truncated);
         }
@@ -80,12 +93,14 @@ impl Ipv6Repr {
 
     /// Writes the header to the front of `out` and returns its length, 40.
     ///
+    /// The length of a payload of more than 65,535 bytes is 0: whoever takes such a super-segment
+    /// knows from elsewhere how long it is (see [`payload_len`]).
+    ///
     /// # Panics
-    /// If `out` is shorter than 40 bytes or the payload does not fit an IPv6 packet.
+    /// If `out` is shorter than 40 bytes.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let payload_len = u16::try_from(self.payload_len)
-            .expect("the payload is longer than an IPv6 packet can carry");
+        let payload_len = u16::try_from(self.payload_len).unwrap_or(0);
         let header = &mut out[..HEADER_LEN];
         let word = 6 << 28 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0x000f_ffff);
         put32(header, 0, word);

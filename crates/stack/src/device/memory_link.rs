@@ -42,11 +42,12 @@ use super::{
     WaitSource, earlier,
 };
 use crate::error::StackError;
+use crate::limits::MAX_SUPER_PACKET;
 use crate::offload::Layout;
 use crate::packet::{Charge, ChecksumState, Packet};
 
-/// The longest super-segment: what the length field of an IPv4 header can say.
-const MAX_SUPER_SEGMENT: usize = 65_535;
+/// The longest super-segment by default: what the length field of an IPv4 header can say.
+const SUPER_SEGMENT: usize = 65_535;
 
 /// What a link is like. Both directions are alike.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +78,10 @@ pub struct LinkConfig {
     /// Whether super-segments and partial checksums are taken. Without them, the receiver has to
     /// verify checksums, too.
     pub offloads: bool,
+    /// The longest super-segment, in bytes with headers, up to [`MAX_SUPER_PACKET`]. More than
+    /// 65,535 is for links without a rate: with one, everybody else waits for the whole. TCP makes
+    /// longer ones only if the most is taken.
+    pub max_super_segment: usize,
 }
 
 plimsoll_tcp::setters!(LinkConfig {
@@ -92,6 +97,7 @@ plimsoll_tcp::setters!(LinkConfig {
     tx_ring: usize,
     seed: u64,
     offloads: bool,
+    max_super_segment: usize,
 });
 
 impl Default for LinkConfig {
@@ -109,6 +115,7 @@ impl Default for LinkConfig {
             tx_ring: 256,
             seed: 1,
             offloads: true,
+            max_super_segment: SUPER_SEGMENT,
         }
     }
 }
@@ -186,7 +193,7 @@ fn direction(
         tso6: config.offloads,
         uso: config.offloads,
         tx_checksum: config.offloads,
-        max_super_segment: MAX_SUPER_SEGMENT,
+        max_super_segment: config.max_super_segment.min(MAX_SUPER_PACKET),
         completions: true,
     };
     let tx = LinkTx {
@@ -362,7 +369,7 @@ impl LinkTx {
 fn wire_bytes(packet: &Packet) -> u64 {
     let headers = || {
         let front = packet.headers();
-        Layout::of(front).and_then(|layout| layout.tcp_data_at(front)).unwrap_or(0)
+        Layout::of_packet(packet).and_then(|layout| layout.tcp_data_at(front)).unwrap_or(0)
     };
     let more = packet.segs() - 1;
     let extra = if more == 0 { 0 } else { more * headers() };

@@ -68,7 +68,8 @@ pub struct Caps {
     pub uso: bool,
     /// Takes packets with [`ChecksumState::Partial`](crate::packet::ChecksumState::Partial).
     pub tx_checksum: bool,
-    /// The longest super-segment, in bytes with headers.
+    /// The longest super-segment, in bytes with headers. One of more than 65,535 bytes cannot say
+    /// its length in its IP header: there stands 0.
     pub max_super_segment: usize,
     /// Completions come later than `transmit` returns: bytes below us mean something.
     pub completions: bool,
@@ -102,7 +103,7 @@ impl Caps {
     /// Whether the device cuts a super-segment by itself. A packet that is to be cut by nobody is
     /// none of that.
     pub(crate) fn cuts(&self, packet: &Packet) -> bool {
-        match Layout::of(packet.headers()) {
+        match Layout::of_packet(packet) {
             Some(layout) if layout.protocol == protocol::UDP => self.uso,
             // Devices leave CWR to the first segment.
             Some(_) if crate::offload::gso::has_cwr_on_all(packet) => false,

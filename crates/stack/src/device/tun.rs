@@ -260,7 +260,7 @@ enum Suspect {
 
 impl Suspect {
     fn of(packet: &Packet) -> Suspect {
-        let layout = Layout::of(packet.headers());
+        let layout = Layout::of_packet(packet);
         match (packet.gso, layout.map(|layout| (layout.protocol, layout.version))) {
             (None, _) => Suspect::Checksum,
             (Some(_), Some((protocol::UDP, _))) => Suspect::Uso,

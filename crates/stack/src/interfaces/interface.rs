@@ -30,7 +30,7 @@ use crate::interfaces::loopback;
 use crate::interfaces::rx_path::RxPath;
 use crate::interfaces::tx_path::{Failure, TxPath};
 use crate::kick::Kick;
-use crate::limits::{MAX_INTERFACES, MIN_MTU};
+use crate::limits::{MAX_INTERFACES, MAX_SUPER_PACKET, MIN_MTU};
 use crate::packet::Packet;
 use crate::sync::lock;
 
@@ -145,7 +145,7 @@ impl Traits {
     }
 
     fn set(&self, caps: &Caps, takes_notes: bool) {
-        let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), 65_535);
+        let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), MAX_SUPER_PACKET);
         // A device that takes none gets them cut in software.
         let longest = if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM;
         self.device_mtu.store(caps.mtu, Ordering::Relaxed);

@@ -57,7 +57,7 @@ pub fn fill(packet: &mut Packet) -> bool {
     if packet.csum != ChecksumState::Partial {
         return true;
     }
-    let Some(layout) = Layout::of(packet.headers()) else { return false };
+    let Some(layout) = Layout::of_packet(packet) else { return false };
     let Some(at) = layout.checksum_at() else { return false };
     let end = layout.total_len.min(packet.len());
     if end < at + 2 || !packet.pull_headers(at + 2) {
@@ -83,7 +83,7 @@ pub fn verify(packet: &Packet) -> bool {
         return true;
     }
     let front = packet.headers();
-    let Some(layout) = Layout::of(front) else { return false };
+    let Some(layout) = Layout::of_packet(packet) else { return false };
     let Some(at) = layout.checksum_at() else { return true };
     if layout.fragment {
         return true;

@@ -48,7 +48,7 @@ pub fn split(mut packet: Packet) -> Split {
 /// UDP and `size` is not 0.
 pub fn describe(packet: &mut Packet, size: u16) {
     let front = packet.headers();
-    let data_at = Layout::of(front).and_then(|layout| layout.data_at(front));
+    let data_at = Layout::of_packet(packet).and_then(|layout| layout.data_at(front));
     let Some(data_at) = data_at.filter(|_| size > 0) else { return };
     let data = packet.len() - data_at;
     let segs = data.div_ceil(usize::from(size)).clamp(1, usize::from(u16::MAX));
@@ -60,13 +60,13 @@ pub(crate) fn has_cwr_on_all(packet: &Packet) -> bool {
     let front = packet.headers();
     let flags = |layout: Layout| front.get(layout.transport_at + FLAGS_AT).copied();
     packet.cwr == CwrFlag::OnAll
-        && Layout::of(front).and_then(flags).is_some_and(|flags| flags & CWR != 0)
+        && Layout::of_packet(packet).and_then(flags).is_some_and(|flags| flags & CWR != 0)
 }
 
 impl Plan {
     fn of(packet: &mut Packet) -> Option<Plan> {
         let size = usize::from(packet.gso?.size);
-        let layout = Layout::of(packet.headers())?;
+        let layout = Layout::of_packet(packet)?;
         let data_at = layout.data_at(packet.headers())?;
         if size == 0 || !packet.pull_headers(data_at) || packet.head.len() != data_at {
             return None;

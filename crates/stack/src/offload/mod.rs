@@ -10,13 +10,16 @@ pub mod gso;
 
 use plimsoll_wire::{ipv4, ipv6, protocol, tcp, udp};
 
+use crate::packet::Packet;
+
 /// Where the headers of a packet are. It tells positions only: what the fields hold has to be
 /// checked elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// 4 or 6.
     pub version: u8,
-    /// Bytes of the whole packet, as the IP header says.
+    /// Bytes of the whole packet, as the IP header says; those that are there if the packet is
+    /// longer than the header can say.
     pub total_len: usize,
     /// The transport protocol.
     pub protocol: u8,
@@ -27,21 +30,33 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads positions from the front of a packet. `None` if it is cut short or no IP.
+    /// Reads positions from the front of a packet of at most 65,535 bytes. `None` if it is cut
+    /// short or no IP.
     #[inline]
     pub fn of(front: &[u8]) -> Option<Layout> {
+        Layout::of_front(front, front.len())
+    }
+
+    /// Reads positions from the front of `packet`. `None` if that is cut short or no IP.
+    #[inline]
+    pub fn of_packet(packet: &Packet) -> Option<Layout> {
+        Layout::of_front(packet.headers(), packet.len())
+    }
+
+    #[inline]
+    fn of_front(front: &[u8], available: usize) -> Option<Layout> {
         match front.first()? >> 4 {
-            4 => Layout::of_v4(front),
-            6 => Layout::of_v6(front),
+            4 => Layout::of_v4(front, available),
+            6 => Layout::of_v6(front, available),
             _ => None,
         }
     }
 
     #[inline]
-    fn of_v4(front: &[u8]) -> Option<Layout> {
+    fn of_v4(front: &[u8], available: usize) -> Option<Layout> {
         let fixed = front.first_chunk::<{ ipv4::HEADER_LEN }>()?;
         let header_len = usize::from(fixed[0] & 0x0f) * 4;
-        let total_len = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        let total_len = ipv4::total_len(u16::from_be_bytes([fixed[2], fixed[3]]), available);
         if header_len < ipv4::HEADER_LEN || total_len < header_len || front.len() < header_len {
             return None;
         }
@@ -54,9 +69,9 @@ impl Layout {
         })
     }
 
-    fn of_v6(front: &[u8]) -> Option<Layout> {
+    fn of_v6(front: &[u8], available: usize) -> Option<Layout> {
         let fixed = front.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-        let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+        let payload_len = ipv6::payload_len(u16::from_be_bytes([fixed[4], fixed[5]]), available);
         let upper = ipv6::walk_extensions(fixed[6], &front[ipv6::HEADER_LEN..]).ok()?;
         Some(Layout {
             version: 6,

@@ -76,6 +76,30 @@ fn check_cut(version: u8, mss: u16, segs: u16, (flags, cwr): (TcpFlags, CwrFlag)
     assert_eq!(at, data.len());
 }
 
+/// Its header cannot say how long it is; those of its segments can.
+#[test]
+fn a_super_segment_beyond_64_kib_is_cut() {
+    for version in [4, 6] {
+        let packet = super_segment(&Pool::new(), version, 1448, 180);
+        let layout = Layout::of_packet(&packet).unwrap();
+        assert_eq!(layout.total_len, packet.len());
+        assert!(packet.len() > 260_000);
+        check_cut(version, 1448, 180, (TcpFlags::PSH | TcpFlags::ACK, CwrFlag::OnFirst));
+    }
+}
+
+#[test]
+fn the_checksum_of_a_packet_beyond_64_kib() {
+    for version in [4, 6] {
+        let mut packet = super_segment(&Pool::new(), version, 1448, 180);
+        assert!(checksum::fill(&mut packet));
+        packet.csum = ChecksumState::Unverified;
+        assert!(checksum::verify(&packet));
+        packet.head[20] ^= 1;
+        assert!(!checksum::verify(&packet));
+    }
+}
+
 proptest! {
     #[test]
     fn segments_are_whole_and_right(

@@ -92,7 +92,7 @@ pub(crate) fn tcp(version: u8, payload: Slices, flags: TcpFlags) -> Packet {
     let len = at + repr.emit(&mut out[at..]);
     let mut packet = Packet { payload, csum: ChecksumState::Partial, ..Packet::default() };
     packet.head.try_extend_from_slice(&out[..len]).unwrap();
-    let layout = Layout::of(&packet.head).unwrap();
+    let layout = Layout::of_packet(&packet).unwrap();
     let pseudo = pseudo_header(&packet.head, &layout, payload_len).folded();
     let field = layout.checksum_at().unwrap();
     packet.head[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());

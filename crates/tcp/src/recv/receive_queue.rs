@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use plimsoll_buf::{CLASS_SIZES, MAX_CHUNK, Pool, Slice, Slices};
+use plimsoll_buf::{CLASS_SIZES, MAX_CHUNK, Pool, Slice, Slices, copy};
 use plimsoll_wire::SeqNum;
 
 use super::store::{Store, is_copied};
@@ -224,7 +224,7 @@ impl ReceiveQueue {
             let from = skip.min(slice.len());
             skip -= from;
             let count = (slice.len() - from).min(out.len() - at);
-            out[at..at + count].copy_from_slice(&slice[from..from + count]);
+            copy(&mut out[at..at + count], &slice[from..from + count]);
             at += count;
             if at == out.len() {
                 break;
@@ -239,7 +239,7 @@ impl ReceiveQueue {
         while at < out.len() {
             let Some(slice) = self.held.slices.front() else { break };
             let count = slice.len().min(out.len() - at);
-            out[at..at + count].copy_from_slice(&slice[..count]);
+            copy(&mut out[at..at + count], &slice[..count]);
             at += count;
             self.consume(count);
         }

@@ -44,8 +44,9 @@ use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
 use crate::congestion::Controller;
-use crate::limits::{MAX_BUFFER, MAX_SUPER_SEGMENT, MIN_SENT_RANGES};
+use crate::limits::{MAX_BUFFER, MIN_SENT_RANGES};
 use crate::output::hold::Hold;
+use crate::send::tso_size::Longest;
 use crate::serial::Serial;
 use crate::time::Instant;
 pub(crate) use conn_parts::ConnParts;
@@ -125,7 +126,7 @@ pub(crate) struct SendSide {
     /// The same towards this peer: what follows from `mss` and `max_wnd`.
     smss: u16,
     /// Payload bytes of the largest packet that what lies below takes.
-    max_super_segment: u16,
+    longest: Longest,
     /// Minshall's mark: the end of the last packet that was not a multiple of the MSS.
     sml: SeqNum,
     /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
@@ -216,7 +217,7 @@ impl SendSide {
             wscale: 0,
             mss,
             smss: mss.max(1),
-            max_super_segment: largest.min(MAX_SUPER_SEGMENT) as u16,
+            longest: Longest::of(largest),
             sml: iss,
             up: None,
             pushed: iss + 1,

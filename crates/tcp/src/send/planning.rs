@@ -13,7 +13,6 @@ use super::segmentation::Windows;
 use super::{Fin, LastInput, SendSide, memory};
 use crate::config::Options;
 use crate::context::Context;
-use crate::limits::MAX_SUPER_SEGMENT;
 use crate::output::cut::Cut;
 use crate::output::hold::{Hold, Restart};
 use crate::output::nagle::nagle_ends;
@@ -116,7 +115,7 @@ impl SendSide {
             autocork: options.autocork.unwrap_or(cx.config.tcp_autocorking),
             open: unit.is_some_and(|unit| unit.takes_more()),
             goal: match written {
-                true => memory::unit_goal(windows.mss, self.max_wnd, MAX_SUPER_SEGMENT as u32),
+                true => memory::unit_goal(windows.mss, self.max_wnd, self.largest_unit()),
                 false => 0,
             },
             probe,

@@ -4,10 +4,32 @@
 
 use super::SendSide;
 use crate::config::Config;
+use crate::limits::{MAX_BIG_SUPER_SEGMENT, MAX_SUPER_SEGMENT};
 use crate::time::Nanos;
 
 /// A packet holds what is sent in a second divided by two to this power (Linux has the same).
 const RATE_SHIFT: u32 = 10;
+
+/// Payload bytes of the largest packet that what lies below takes, in two bytes: up to
+/// [`MAX_SUPER_SEGMENT`], or [`MAX_BIG_SUPER_SEGMENT`], for which [`u16::MAX`] stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Longest(u16);
+
+impl Longest {
+    pub(super) fn of(bytes: usize) -> Longest {
+        match bytes >= MAX_BIG_SUPER_SEGMENT {
+            true => Longest(u16::MAX),
+            false => Longest(bytes.min(MAX_SUPER_SEGMENT) as u16),
+        }
+    }
+
+    pub(super) fn bytes(self) -> u32 {
+        match self.0 {
+            u16::MAX => MAX_BIG_SUPER_SEGMENT as u32,
+            bytes => u32::from(bytes),
+        }
+    }
+}
 
 /// What the size follows from.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +69,7 @@ impl Size {
 impl SendSide {
     /// Most bytes of one packet at a pacing rate of `rate` bytes per second.
     pub(crate) fn largest_packet(&self, rate: u64, config: &Config) -> u32 {
-        let (mss, largest) = (self.effective_mss(), u32::from(self.max_super_segment));
+        let (mss, largest) = (self.effective_mss(), self.longest.bytes());
         if let Some(quantum) = self.cc.allowance().send_quantum {
             let segs = (quantum.get() / mss).max(1);
             return segs.saturating_mul(mss).min(largest);
@@ -67,6 +89,13 @@ impl SendSide {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_packet_is_kept_in_two_bytes() {
+        for (asked, kept) in [(0, 0), (65_415, 65_415), (262_023, 65_415), (262_024, 262_024)] {
+            assert_eq!(Longest::of(asked).bytes(), kept, "{asked}");
+        }
+    }
 
     #[test]
     fn sizes() {

@@ -145,9 +145,15 @@ impl SendSide {
         memory::may_grow(self.queued_memory(), self.buf_limit)
     }
 
+    /// Bytes that a unit has at most: as many as a packet, and no fewer than one of 64 KiB, which
+    /// is cut for a device that takes none.
+    pub(super) fn largest_unit(&self) -> u32 {
+        self.longest.bytes().max(MAX_SUPER_SEGMENT as u32)
+    }
+
     fn boundaries(&self) -> Boundaries {
         let windows = self.windows();
-        let goal = memory::unit_goal(windows.mss, self.max_wnd, MAX_SUPER_SEGMENT as u32);
+        let goal = memory::unit_goal(windows.mss, self.max_wnd, self.largest_unit());
         Boundaries { windows, goal: goal as usize, packet: None }
     }
 

@@ -70,6 +70,42 @@ fn ipv4_options_and_trailing_bytes_are_skipped() {
     assert_eq!((repr.payload_len, len), (0, 24));
 }
 
+/// A packet that is longer than its header can say has 0 there, and is all that is there.
+#[test]
+fn lengths_beyond_the_field() {
+    // Bytes behind the header, what the field holds.
+    for (payload_len, field) in [(65_515, 65_535), (65_516, 0), (262_000, 0)] {
+        let (repr, _) = ipv4(|_| {}).unwrap();
+        let repr = Ipv4Repr { payload_len, ..repr };
+        let mut bytes = [0; 20];
+        repr.emit(&mut bytes);
+        assert_eq!(u16::from_be_bytes([bytes[2], bytes[3]]), field);
+        assert_eq!(Ipv4Repr::parse_front(&bytes, 20 + payload_len), Ok((repr, 20)));
+        // On a wire nothing is that long: there 0 is an error, as ever.
+        let short = Ipv4Repr::parse_front(&bytes, 65_535);
+        assert_eq!(short.is_ok(), field != 0);
+        (bytes[6], bytes[7]) = (0x20, 0);
+        mend(&mut bytes);
+        let part = Ipv4Repr::parse_front(&bytes, 20 + payload_len);
+        assert_eq!(part.is_ok(), field != 0, "no fragment is that long");
+    }
+    for (payload_len, field) in [(65_535, 65_535), (65_536, 0), (262_000, 0)] {
+        let repr = Ipv6Repr {
+            src: "2001:db8::1".parse().unwrap(),
+            dst: "2001:db8::2".parse().unwrap(),
+            next_header: protocol::TCP,
+            hop_limit: 64,
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len,
+        };
+        let mut bytes = [0; 40];
+        repr.emit(&mut bytes);
+        assert_eq!(u16::from_be_bytes([bytes[4], bytes[5]]), field);
+        assert_eq!(Ipv6Repr::parse_front(&bytes, 40 + payload_len), Ok((repr, 40)));
+    }
+}
+
 #[test]
 fn ipv4_fragments_are_seen() {
     let (first, _) = ipv4(|bytes| {

@@ -55,6 +55,39 @@ fn by_reference_v6() {
     assert_eq!(pair.counter("IpOutRequests"), (0, 0));
 }
 
+/// Packets that travel by reference, longer than their headers can say.
+#[test]
+fn in_packets_beyond_64_kib() {
+    for ip in [B4, B6] {
+        let len = 8 << 20;
+        let usual = both_ways(LinkConfig::default(), ip, len, &[]);
+        let link = LinkConfig { max_super_segment: 1 << 18, ..LinkConfig::default() };
+        let pair = both_ways(link, ip, len, &[]);
+        let supers = |pair: &Pair| pair.a.counter("plimsoll.SuperSegs").unwrap();
+        assert!(supers(&pair) * 3 < supers(&usual) * 2, "{}", supers(&pair));
+        for name in ["TcpRetransSegs", "TcpInErrs", "IpInHdrErrors", "Ip6InHdrErrors"] {
+            assert_eq!(pair.counter(name), (0, 0), "{name}");
+        }
+        assert_eq!(pair.counter("plimsoll.GsoSoftware"), (0, 0));
+    }
+}
+
+/// As the same, on a bad link: what is lost, doubled and overtaken is long.
+#[test]
+fn in_packets_beyond_64_kib_with_loss() {
+    let link = LinkConfig {
+        delay: Duration::from_millis(2),
+        loss: 0.02,
+        reorder: 0.02,
+        duplicate: 0.01,
+        corrupt: 0.01,
+        max_super_segment: 1 << 18,
+        ..LinkConfig::default()
+    };
+    let pair = both_ways(link, B4, 16 << 20, &[]);
+    assert!(pair.a.counter("TcpRetransSegs").unwrap() > 0);
+}
+
 #[test]
 fn without_offloads() {
     for ip in [B4, B6] {
