@@ -23,8 +23,8 @@ use anyhow::{Context, Result, bail, ensure};
 use self::stage::{Stage, Start};
 use super::Plan;
 
-/// What takes three minutes.
-const FULL: Plan = Plan { seconds: Duration::from_millis(150), repetitions: 5 };
+/// What takes three and a half minutes.
+const FULL: Plan = Plan { seconds: Duration::from_millis(150), repetitions: 7 };
 const QUICK: Plan = Plan { seconds: Duration::from_millis(100), repetitions: 1 };
 
 /// After so many failures a way is not tried again in a work.
