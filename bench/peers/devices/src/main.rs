@@ -46,7 +46,12 @@ fn answer(command: &Answer) -> Endless {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match Command::parse(&words) {
-        Ok(Command::Answer(command)) => answer(&command).map(|never| match never {}),
+        Ok(Command::Answer(command)) => {
+            // Whoever has started it waits for a line.
+            answer(&command).map(|never| match never {}).inspect_err(|failure| {
+                println!("unavailable: {failure}");
+            })
+        }
         Ok(Command::Ask(question)) => question.ask(),
         Ok(Command::Feature { device, feature, on }) => sys::ethtool::set(&device, feature, on),
         Err(usage) => {
@@ -57,7 +62,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            println!("unavailable: {failure}");
+            eprintln!("{failure}");
             ExitCode::FAILURE
         }
     }
