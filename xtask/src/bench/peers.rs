@@ -16,7 +16,7 @@ use crate::shell::quiet;
 use crate::{packages, shell, steps};
 
 /// What the comparison runs beside the servers.
-const PROGRAMS: [&str; 1] = ["ip"];
+pub(super) const PROGRAMS: [&str; 1] = ["ip"];
 
 /// A stack, by the name of its server's folder, or a program that forwards, by its own.
 struct Stack {
@@ -62,7 +62,7 @@ const NULL: &str = "null";
 const KERNEL: &str = "kernel";
 
 /// Where a server is built.
-struct Place {
+pub(super) struct Place {
     name: &'static str,
     /// The folder of all servers' sources.
     sources: PathBuf,
@@ -71,8 +71,18 @@ struct Place {
 }
 
 impl Place {
-    fn program(&self) -> String {
+    pub(super) fn new(root: &Path, name: &'static str) -> Result<Place> {
+        let target = std::path::absolute(steps::cargo_target(root).join("peers"))?;
+        Ok(Place { name, sources: root.join("bench/peers"), target })
+    }
+
+    pub(super) fn program(&self) -> String {
         format!("peer-{}", self.name)
+    }
+
+    /// Builds the package of this name of the workspace in `bench/peers`.
+    pub(super) fn rust(&self) -> Result<Result<PathBuf, String>> {
+        rust(self)
     }
 }
 
@@ -80,11 +90,9 @@ impl Place {
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     packages::kernel_tests(&PROGRAMS).map_err(Error::msg)?;
     let (chosen, rest) = chosen(args.get(1..).unwrap_or(&[]))?;
-    let target = std::path::absolute(steps::cargo_target(root).join("peers"))?;
     let mut words = vec!["peers".to_owned()];
     for stack in chosen {
-        let sources = root.join("bench/peers");
-        let place = Place { name: stack.name, sources, target: target.clone() };
+        let place = Place::new(root, stack.name)?;
         println!("building {}", place.program());
         match (stack.build)(&place)? {
             Ok(program) => {

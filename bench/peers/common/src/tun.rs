@@ -25,8 +25,15 @@ pub const MTU: u16 = 1500;
 /// Bytes of the header in front of each packet of a device with offloads (`struct virtio_net_hdr`).
 pub const VNET_HEADER: usize = 10;
 
-/// Opens a device that exists already.
-fn open(name: &str, flags: libc::c_int, options: &mut std::fs::OpenOptions) -> io::Result<File> {
+/// Opens a device that exists already, with these `IFF_*` flags.
+///
+/// # Errors
+/// If there is no such device, or it is not to be had with these flags.
+pub fn open(
+    name: &str,
+    flags: libc::c_int,
+    options: &mut std::fs::OpenOptions,
+) -> io::Result<File> {
     let file = options.read(true).write(true).open("/dev/net/tun")?;
     // SAFETY: all fields of the structure are integers, for which zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -37,7 +44,7 @@ fn open(name: &str, flags: libc::c_int, options: &mut std::fs::OpenOptions) -> i
     for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *place = byte.cast_signed();
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | flags) as i16;
+    request.ifr_ifru.ifru_flags = flags as i16;
     // SAFETY: the descriptor is open, and the request is a whole `ifreq`, which TUNSETIFF reads
     // and writes.
     if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } < 0 {
@@ -52,13 +59,22 @@ fn open(name: &str, flags: libc::c_int, options: &mut std::fs::OpenOptions) -> i
 /// # Errors
 /// If it cannot be opened, or has no such offloads.
 pub fn with_offloads(name: &str) -> io::Result<File> {
-    let file = open(name, libc::IFF_VNET_HDR, &mut File::options())?;
-    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let file = open(name, flags, &mut File::options())?;
+    offload(&file, libc::TUN_F_CSUM | libc::TUN_F_TSO4)?;
+    Ok(file)
+}
+
+/// Tells the device which `TUN_F_*` whoever reads from it can do without.
+///
+/// # Errors
+/// If the kernel does not know one of them.
+pub fn offload(device: &File, offloads: libc::c_uint) -> io::Result<()> {
     // SAFETY: the descriptor is open, and TUNSETOFFLOAD takes a number.
-    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) } < 0 {
+    if unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(file)
+    Ok(())
 }
 
 /// A TUN device that exists already, without a header in front of its packets.
@@ -74,7 +90,8 @@ impl Tun {
     /// # Errors
     /// If it cannot be opened; also outside of a runtime of tokio.
     pub fn open(name: &str) -> io::Result<Tun> {
-        let file = open(name, 0, File::options().custom_flags(libc::O_NONBLOCK))?;
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI;
+        let file = open(name, flags, File::options().custom_flags(libc::O_NONBLOCK))?;
         // SAFETY: a file keeps its descriptor open, and the same one, until it is dropped.
         let file = unsafe { AsyncFd::register(file) }?;
         Ok(Tun { file })
