@@ -459,8 +459,8 @@ impl Controller {
         self.start_pacing(mss, srtt);
     }
 
-    /// The receiver's window holds new data back, after `delivered` segments were delivered and with
-    /// `in_flight` in flight.
+    /// The receiver's window holds new data back, after `delivered` segments were delivered and
+    /// with `in_flight` in flight.
     pub(crate) fn on_rwnd_limited(&mut self, delivered: u32, in_flight: u32) {
         if let Kind::Bbr(Some(bbr)) = &mut self.kind {
             bbr.on_rwnd_limited(delivered, in_flight);
