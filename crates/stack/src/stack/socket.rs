@@ -134,9 +134,9 @@ impl TcpSocket {
 
     /// A buffer of `bytes` of the stack's memory, one of
     /// [`CLASS_SIZES`](plimsoll_buf::CLASS_SIZES), for bytes that are written but not to be handed
-    /// over yet; it counts in `tcp_mem` from now on. `None` if there is no space, memory is short, a
-    /// budget leaves less, or the connection is not open: then [`write`](Self::write) knows what to
-    /// do. All that is put into it must come back by [`hand_over`](Self::hand_over).
+    /// over yet; it counts in `tcp_mem` from now on. `None` if there is no space, memory is short,
+    /// a budget leaves less, or the connection is not open: then [`write`](Self::write) knows what
+    /// to do. All that is put into it must come back by [`hand_over`](Self::hand_over).
     pub fn begin_buffer(&self, now: Instant, bytes: usize) -> Option<ChunkWriter> {
         if self.stack.policies.memory().is_pressed() {
             return None;
