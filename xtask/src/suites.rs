@@ -41,7 +41,7 @@ pub(crate) const SUITES: [Suite; 17] = [
     suite("rustdoc", 2, 2, Session::rustdoc),
     suite("unit", 13, 40, Session::unit),
     suite("outside", 11, 36, Session::outside),
-    suite("targets", 5, 6, Session::targets),
+    suite("targets", 6, 6, Session::targets),
     suite("publish", 3, 3, Session::publish),
     suite("loom", 5, 60, Session::loom),
     suite("miri", 5, 90, Session::miri),
