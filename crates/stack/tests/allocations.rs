@@ -1,16 +1,15 @@
 //! The stack does not allocate per write, per packet or per read once it is warm: two stacks, one
 //! thread, a memory link, virtual time.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod common;
+
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use plimsoll_stack::device::Device;
+use common::{A, B, settle, stack};
 use plimsoll_stack::device::memory_link::{self, LinkConfig};
-use plimsoll_stack::{Duration, Instant, InterfaceConfig, Stack, StackConfig, TcpSocket};
+use plimsoll_stack::{Duration, Instant, Stack, TcpSocket};
 use plimsoll_tcp::{Options, State};
-
-const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 struct World {
     stacks: [Arc<Stack>; 2],
@@ -18,22 +17,6 @@ struct World {
     now: Instant,
     /// How far the time moves if nothing is due.
     step: Duration,
-}
-
-fn stack(device: Device, addr: Ipv4Addr, sysctls: &[(&str, &str)]) -> Arc<Stack> {
-    let addresses = vec![(IpAddr::V4(addr), 24)];
-    Stack::new(StackConfig {
-        interfaces: vec![InterfaceConfig { device, addresses, mtu: None }],
-        sysctls: sysctls.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
-        secret: [addr.octets()[3]; 32],
-        seed: 7,
-        ..StackConfig::default()
-    })
-    .expect("a stack")
-}
-
-fn settle(stacks: &[Arc<Stack>; 2], now: Instant) {
-    while stacks.iter().any(|stack| stack.poll(now, 256).expect("a poll").worked) {}
 }
 
 impl World {

@@ -4,32 +4,15 @@
 //! stacks of the process, and a region counts for whoever opens it: beside other tests the figure
 //! would depend on which of them came first.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod common;
+
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use plimsoll_stack::device::Device;
+use common::{A, B, settle, stack};
 use plimsoll_stack::device::memory_link::{self, LinkConfig};
-use plimsoll_stack::{Duration, Instant, InterfaceConfig, Stack, StackConfig, TcpSocket};
+use plimsoll_stack::{Duration, Instant, TcpSocket};
 use plimsoll_tcp::Options;
-
-const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-
-fn stack(device: Device, addr: Ipv4Addr) -> Arc<Stack> {
-    let addresses = vec![(IpAddr::V4(addr), 24)];
-    Stack::new(StackConfig {
-        interfaces: vec![InterfaceConfig { device, addresses, mtu: None }],
-        sysctls: vec![("net.core.somaxconn".into(), IDLE.to_string())],
-        secret: [addr.octets()[3]; 32],
-        seed: 7,
-        ..StackConfig::default()
-    })
-    .expect("a stack")
-}
-
-fn settle(stacks: &[Arc<Stack>; 2], now: Instant) {
-    while stacks.iter().any(|stack| stack.poll(now, 256).expect("a poll").worked) {}
-}
 
 /// Connections that are opened, used once and left alone: so many that the last region of small
 /// values, which is hardly ever full, is not much of an end.
@@ -41,7 +24,9 @@ const IDLE_BYTES: usize = 1800;
 #[test]
 fn an_idle_connection_is_two_allocations_per_end() {
     let (left, right) = memory_link::pair(LinkConfig::default());
-    let stacks = [stack(left, A), stack(right, B)];
+    let most = IDLE.to_string();
+    let somaxconn = &[("net.core.somaxconn", &most[..])];
+    let stacks = [stack(left, A, somaxconn), stack(right, B, somaxconn)];
     let mut now = Instant::from_millis(1000);
     let to = SocketAddr::new(IpAddr::V4(B), 80);
     let listener = stacks[1].listen(to, IDLE, Options::default()).expect("a listener");
