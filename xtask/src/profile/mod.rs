@@ -38,10 +38,17 @@ const fn transactions(name: &'static str, work: &'static str, like: &'static str
     Row { name, work, unit: "a transaction", figure_per_unit: 1.0, like }
 }
 
-pub(crate) const ROWS: [Row; 10] = [
+pub(crate) const ROWS: [Row; 11] = [
     Row {
         name: "writes",
         work: "128-byte writes to the kernel",
+        unit: "a write",
+        figure_per_unit: 128.0 * 8.0,
+        like: "write",
+    },
+    Row {
+        name: "writes-buffered",
+        work: "128-byte writes to the kernel, with a write buffer",
         unit: "a write",
         figure_per_unit: 128.0 * 8.0,
         like: "write",
