@@ -93,15 +93,19 @@ impl Bbr {
         self.rwnd_limited = Some(delivered.wrapping_add(in_flight));
     }
 
+    /// An ACK came: what left while the receiver's window held data back may all be delivered.
+    pub(super) fn forget_rwnd_limit(&mut self, rs: &Rs) {
+        let Some(prior) = rs.prior_delivered else { return };
+        self.rwnd_limited = self.rwnd_limited.filter(|&until| is_at_or_after(until, prior));
+    }
+
     /// Whether a sample tells of the receiver's window rather than of the path. A receiver opens
     /// its window as its application reads, which reads nothing behind a hole: where losses are
     /// frequent, the window falls back in some rounds of Startup, and the rate with it.
     ///
     /// If the path did not deliver the flight in about the least round trip, a queue has formed:
     /// then the path limits the rate as well.
-    fn is_rwnd_limited(&mut self, rs: &Rs) -> bool {
-        let holds = |until: u32| rs.prior_delivered.is_some_and(|at| is_at_or_after(until, at));
-        self.rwnd_limited = self.rwnd_limited.filter(|&until| holds(until));
+    fn is_rwnd_limited(&self, rs: &Rs) -> bool {
         self.rwnd_limited.is_some()
             && rs.tx_in_flight <= self.bdp_of(rs.delivery_rate, FULL_BW_GROWTH)
     }
