@@ -361,7 +361,7 @@ impl Session {
         self.seeds()?;
         match self.ready_for_fuzz() {
             Ok(nightly) => {
-                let plan = if self.long { Plan::Search(1200) } else { Plan::Same(45) };
+                let plan = if self.long { Plan::Search(1200) } else { Plan::Same(25) };
                 fuzz::run(&self.root, &nightly, plan, &mut self.tally)
             }
             Err(why) => {

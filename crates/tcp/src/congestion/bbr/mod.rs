@@ -247,6 +247,7 @@ impl Bbr {
         self.adapt_to_marks(rs, window);
         self.adapt_shortterm(window);
         self.update_aggregation(rs, window.cwnd());
+        self.forget_rwnd_limit(rs);
         self.check_full_bw(rs);
         self.check_startup_done(rs);
         self.check_drain_done(rs);

@@ -25,6 +25,8 @@ pub(super) struct FullPipe {
     bw: u64,
     /// `BBR.full_bw_count`.
     rounds: u8,
+    /// Rounds without growth, those counted that the receiver limited.
+    flat: u8,
     /// `BBR.full_bw_now`.
     now: bool,
     /// `BBR.full_bw_reached`.
@@ -44,7 +46,7 @@ impl FullPipe {
 
     /// Looks again, from a rate of `bw` on.
     pub(super) fn look_again(&mut self, bw: u64) {
-        *self = FullPipe { bw, rounds: 0, now: false, reached: self.reached };
+        *self = FullPipe { bw, reached: self.reached, ..FullPipe::default() };
     }
 
     /// It is full, whatever the rate says.
@@ -65,11 +67,19 @@ impl FullPipe {
         }
         if u128::from(rate) * 100 >= u128::from(self.bw) * u128::from(FULL_BW_GROWTH) {
             self.look_again(rate);
-        } else if !rwnd_limited {
+            return;
+        }
+        self.flat = self.flat.saturating_add(1);
+        if !rwnd_limited {
             self.rounds += 1;
             self.now = self.rounds >= FULL_BW_ROUNDS;
             self.reached |= self.now;
         }
+    }
+
+    /// Whether the rate has grown in one of the last rounds, whatever limited them.
+    fn has_grown_lately(&self) -> bool {
+        self.flat < FULL_BW_ROUNDS
     }
 }
 
@@ -93,15 +103,19 @@ impl Bbr {
         self.rwnd_limited = Some(delivered.wrapping_add(in_flight));
     }
 
+    /// An ACK came: what left while the receiver's window held data back may all be delivered.
+    pub(super) fn forget_rwnd_limit(&mut self, rs: &Rs) {
+        let Some(prior) = rs.prior_delivered else { return };
+        self.rwnd_limited = self.rwnd_limited.filter(|&until| is_at_or_after(until, prior));
+    }
+
     /// Whether a sample tells of the receiver's window rather than of the path. A receiver opens
     /// its window as its application reads, which reads nothing behind a hole: where losses are
     /// frequent, the window falls back in some rounds of Startup, and the rate with it.
     ///
     /// If the path did not deliver the flight in about the least round trip, a queue has formed:
     /// then the path limits the rate as well.
-    fn is_rwnd_limited(&mut self, rs: &Rs) -> bool {
-        let holds = |until: u32| rs.prior_delivered.is_some_and(|at| is_at_or_after(until, at));
-        self.rwnd_limited = self.rwnd_limited.filter(|&until| holds(until));
+    fn is_rwnd_limited(&self, rs: &Rs) -> bool {
         self.rwnd_limited.is_some()
             && rs.tx_in_flight <= self.bdp_of(rs.delivery_rate, FULL_BW_GROWTH)
     }
@@ -117,11 +131,17 @@ impl Bbr {
 
     /// "Exiting Startup Based on Packet Loss": fast recovery has lasted a round trip, in which six
     /// ranges or more were lost, and more than 2 %.
+    ///
+    /// Not if the receiver limits what is in flight and no queue has formed: then the flow cannot
+    /// have lost them by filling the path. Such flights are small, six losses of them may be chance
+    /// at 1 %, and the bound that follows takes many seconds to grow back. Where the receiver keeps
+    /// the rate down for good, losses count again.
     fn loses_too_much_in_startup(&self, rs: &Rs) -> bool {
         self.loss.ended_with_loss()
             && self.recovering == (Recovering::Fast { first_round: false })
             && self.loss.ranges() >= STARTUP_FULL_LOSS_CNT
             && rs.is_inflight_too_high()
+            && !(self.is_rwnd_limited(rs) && self.full_pipe.has_grown_lately())
     }
 
     /// The path is full: it took what was delivered in the last round trip, or what the model says
@@ -193,5 +213,15 @@ mod tests {
         pipe.on_round(125, true);
         pipe.on_round(125, false);
         assert!(!pipe.is_now(), "it has grown");
+    }
+
+    #[test]
+    fn growth_is_remembered_for_three_rounds_whatever_limits_them() {
+        let mut pipe = FullPipe::default();
+        pipe.on_round(100, true);
+        for (rate, grown) in [(100, true), (124, true), (124, false), (125, true)] {
+            pipe.on_round(rate, true);
+            assert_eq!(pipe.has_grown_lately(), grown, "{rate}");
+        }
     }
 }

@@ -268,6 +268,41 @@ fn six_lost_ranges_of_more_than_two_percent_end_startup() {
     }
 }
 
+/// A flight that the receiver's window keeps small says nothing about the path, unless a queue has
+/// formed, or the rate has not grown for three rounds.
+#[test]
+fn losses_behind_the_window_of_the_receiver_do_not_end_startup() {
+    // Rounds without growth before that of the losses, whether the receiver limits it, segments in
+    // flight: at the rate of that round a least round trip delivers 80.
+    let cases = [
+        (0, true, 100, Startup),
+        (0, false, 100, Drain),
+        (0, true, 101, Drain),
+        (1, true, 100, Startup),
+        (2, true, 100, Drain),
+    ];
+    for (flat, limited, tx_in_flight, expected) in cases {
+        let mut rig = Rig::new();
+        rig.round(10, 20);
+        rig.event(Event::Recovery { in_flight: 20 });
+        rig.round(40, 80);
+        for _ in 0..=flat {
+            rig.round(80, 80);
+            rig.bbr.on_rwnd_limited(rig.delivered, 80);
+        }
+        for range in 0..6 {
+            rig.lose(range * 10_000, range + 1, 80);
+        }
+        rig.bbr.rwnd_limited = rig.bbr.rwnd_limited.filter(|_| limited);
+        let tell = |ack: &mut AckSample| {
+            let rate = ack.rate.as_mut().expect("a sample");
+            (rate.lost, rate.tx_in_flight) = (6, tx_in_flight);
+        };
+        rig.round_with(80, 160, tell);
+        assert_eq!(rig.state(), expected, "{flat} {limited} {tx_in_flight}");
+    }
+}
+
 /// "ProbeBW": REFILL lasts a round trip, UP looks for more and ends when there is none.
 #[test]
 fn a_cycle_goes_from_cruise_by_refill_and_up_to_down() {
