@@ -33,7 +33,7 @@ pub(crate) struct Flow {
     pub(crate) unacked: u32,
     /// When bulk ends that is sent.
     until: Option<Instant>,
-    /// It is to be sent, or nothing more is.
+    /// The time of bulk is over, and our direction ends.
     pub(crate) ended: bool,
 }
 
