@@ -37,7 +37,7 @@ pub(crate) const SUITES: [Suite; 17] = [
     suite("tidy", 1, 1, Session::tidy),
     suite("format", 1, 1, Session::format),
     suite("licences", 3, 20, Session::licences),
-    suite("clippy", 4, 3, Session::clippy),
+    suite("clippy", 6, 3, Session::clippy),
     suite("rustdoc", 2, 2, Session::rustdoc),
     suite("unit", 13, 40, Session::unit),
     suite("outside", 11, 36, Session::outside),
@@ -49,7 +49,7 @@ pub(crate) const SUITES: [Suite; 17] = [
     suite("sim", 4, 160, Session::sim),
     suite("interop", 11, 35, Session::interop),
     suite("instructions", 3, 3, instructions::step),
-    suite("fuzz", 11, 125, Session::fuzz),
+    suite("fuzz", 9, 125, Session::fuzz),
 ];
 
 #[cfg(test)]
