@@ -55,7 +55,7 @@ const STACKS: [Stack; 10] = [
     other("slirp4netns", forwarder),
 ];
 
-/// No stack: it answers requests, and is there only if it is asked for.
+/// No stack: what one thread can reach. It is there only if it is asked for.
 const NULL: &str = "null";
 
 /// The stack whose server is behind the programs that forward.

@@ -18,7 +18,7 @@ const SLOW_START: u64 = 4 << 20;
 #[derive(Default)]
 pub(crate) struct Flow {
     pub(crate) ends: Ends,
-    pub(crate) snd_una: u32,
+    snd_una: u32,
     pub(crate) snd_nxt: u32,
     pub(crate) rcv_nxt: u32,
     /// The client's window, and its shift, if it has offered one.
@@ -31,10 +31,8 @@ pub(crate) struct Flow {
     waiting: u64,
     /// Packets that are not acknowledged.
     pub(crate) unacked: u32,
-    /// When bulk ends that is sent.
+    /// When bulk ends that is sent; none if there is no more of it.
     until: Option<Instant>,
-    /// The time of bulk is over, and our direction ends.
-    pub(crate) ended: bool,
 }
 
 /// What is due after a segment.
@@ -45,6 +43,17 @@ pub(crate) enum Due {
     Ack,
     /// So many answers of so many bytes.
     Answers(u64, usize),
+}
+
+/// What leaves next of bulk that is sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing, before the client has opened its window further, or for good.
+    Nothing,
+    /// So many bytes.
+    Block(usize),
+    /// The end of our direction.
+    End,
 }
 
 impl Flow {
@@ -97,19 +106,23 @@ impl Flow {
         })
     }
 
-    /// Whether bulk is to be sent, for as long as the window has room.
-    pub(crate) fn sends(&self) -> bool {
-        self.until.is_some() && !self.ended
+    /// Whether the end of our direction waits for the end of bulk, and not for the client's.
+    pub(crate) fn sends_bulk(&self) -> bool {
+        matches!(self.job, Some(Job::Send { .. }))
     }
 
-    /// How many bytes of bulk may leave. When its time is over, what is left is its end.
-    pub(crate) fn room(&mut self) -> usize {
-        if self.until.is_some_and(|until| Instant::now() >= until) {
-            self.ended = true;
-            return 0;
+    /// Takes the next step of bulk.
+    pub(crate) fn next(&mut self) -> Next {
+        let Some(until) = self.until else { return Next::Nothing };
+        if Instant::now() >= until {
+            self.until = None;
+            return Next::End;
         }
         let flight = self.snd_nxt.wrapping_sub(self.snd_una);
-        (self.window.saturating_sub(flight) as usize).min(BULK)
+        match self.window.saturating_sub(flight) as usize {
+            0 => Next::Nothing,
+            room => Next::Block(room.min(BULK)),
+        }
     }
 }
 
@@ -146,14 +159,14 @@ mod tests {
     fn bulk_keeps_to_the_window_and_ends() {
         let mut flow = Flow::default();
         assert_eq!(flow.take(b"s\0\0\0\x80\0\0\xff\xff").unwrap(), Due::Ack);
-        assert!(flow.sends());
+        assert!(flow.sends_bulk());
         flow.window = 100_000;
-        assert_eq!(flow.room(), BULK);
+        assert_eq!(flow.next(), Next::Block(BULK));
         flow.snd_nxt = BULK as u32;
-        assert_eq!(flow.room(), 100_000 - BULK);
+        assert_eq!(flow.next(), Next::Block(100_000 - BULK));
         flow.snd_nxt = 200_000;
-        assert_eq!(flow.room(), 0, "a window that has shrunk");
+        assert_eq!(flow.next(), Next::Nothing, "a window that has shrunk");
         flow.until = Some(Instant::now());
-        assert_eq!((flow.room(), flow.sends()), (0, false));
+        assert_eq!((flow.next(), flow.next()), (Next::End, Next::Nothing));
     }
 }

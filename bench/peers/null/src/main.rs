@@ -19,7 +19,7 @@ use std::io::{self, Read};
 use peer_common::tun::{self, VNET_HEADER};
 use peer_common::{Args, SCRATCH};
 
-use flow::{Due, Flow};
+use flow::{Due, Flow, Next};
 use segment::{FIN, IP, PSH, RST, SYN, Segment, TCP, send};
 
 /// Answers a segment of a connection.
@@ -47,24 +47,21 @@ fn answer(
             send(device, flow, PSH, &block[..size])?;
         }
     }
-    // One that has sent bulk has ended its direction already.
-    let fin = if flow.ended { 0 } else { fin };
-    if due == Due::Ack || segment.flags & FIN != 0 {
-        send(device, flow, fin, &[])?;
+    if due == Due::Ack || fin != 0 {
+        send(device, flow, if flow.sends_bulk() { 0 } else { fin }, &[])?;
     }
     Ok(())
 }
 
 /// Sends bulk as far as the window goes, and its end.
 fn send_bulk(device: &mut File, flow: &mut Flow, block: &[u8]) -> io::Result<()> {
-    while flow.sends() {
-        match flow.room() {
-            0 if flow.ended => send(device, flow, FIN, &[])?,
-            0 => break,
-            room => send(device, flow, 0, &block[..room])?,
+    loop {
+        match flow.next() {
+            Next::Nothing => return Ok(()),
+            Next::Block(size) => send(device, flow, 0, &block[..size])?,
+            Next::End => send(device, flow, FIN, &[])?,
         }
     }
-    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, IoSlice, Write};
 
 use peer_common::tun::{self, VNET_HEADER};
+use plimsoll_wire::checksum::sum;
+use plimsoll_wire::tcp::TcpRepr;
 
 use crate::flow::Flow;
 
@@ -26,11 +28,6 @@ pub(crate) const SYN: u8 = 2;
 pub(crate) const RST: u8 = 4;
 pub(crate) const PSH: u8 = 8;
 const ACK: u8 = 16;
-
-/// Options: the end of all, one without a meaning, and the shift of the window.
-const END: u8 = 0;
-const NO_OPERATION: u8 = 1;
-const WINDOW_SCALE: u8 = 3;
 
 /// A client's address and port.
 pub(crate) type Peer = ([u8; 4], [u8; 2]);
@@ -57,7 +54,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) ack: u32,
     pub(crate) flags: u8,
     pub(crate) window: u16,
-    options: &'a [u8],
+    header: &'a [u8],
     pub(crate) payload: &'a [u8],
 }
 
@@ -79,23 +76,15 @@ impl Segment<'_> {
             ack: number(8)?,
             flags: *tcp.get(13)?,
             window: u16::from_be_bytes(tcp.get(14..16)?.try_into().ok()?),
-            options: tcp.get(TCP..length)?,
+            header: tcp.get(..length)?,
             payload: tcp.get(length..)?,
         })
     }
 
     /// The shift of the client's window, if its SYN offers one.
     pub(crate) fn shift(&self) -> Option<u8> {
-        let mut options = self.options;
-        loop {
-            match options {
-                [END, ..] | [] => return None,
-                [NO_OPERATION, rest @ ..] => options = rest,
-                [WINDOW_SCALE, 3, shift, ..] => return Some(*shift.min(&14)),
-                [_, length, ..] => options = options.get(usize::from((*length).max(2))..)?,
-                [_] => return None,
-            }
-        }
+        let (header, _) = TcpRepr::parse(self.header).ok()?;
+        header.options.syn().window_scale.map(|shift| shift.min(14))
     }
 }
 
@@ -107,7 +96,7 @@ pub(crate) fn send(
     payload: &[u8],
 ) -> io::Result<()> {
     let mss = (MSS as u16).to_be_bytes();
-    let offer = [2, 4, mss[0], mss[1], NO_OPERATION, WINDOW_SCALE, 3, SHIFT];
+    let offer = [2, 4, mss[0], mss[1], 1, 3, 3, SHIFT];
     let options = match (flags & SYN, flow.shift) {
         (0, _) => &[],
         (_, None) => &offer[..4],
@@ -130,10 +119,11 @@ pub(crate) fn send(
     packet[8..10].copy_from_slice(&[64, 6]);
     let [a, b, c, d, e, f, g, h] = flow.ends.addresses;
     packet[12..20].copy_from_slice(&[e, f, g, h, a, b, c, d]);
-    let sum = !folded(&packet[..IP], 0);
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let checksum = sum(&packet[..IP]).finish();
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     // The device adds the segment to the sum of the pseudo-header.
-    let pseudo = folded(&packet[12..20], 6 + length as u32);
+    let mut pseudo = sum(&packet[12..20]);
+    pseudo.add_u32(6 + length as u32);
     let segment = &mut packet[IP..];
     let [ours, theirs] = [&flow.ends.ports[2..], &flow.ends.ports[..2]];
     segment[..2].copy_from_slice(ours);
@@ -142,7 +132,7 @@ pub(crate) fn send(
     segment[8..12].copy_from_slice(&flow.rcv_nxt.to_be_bytes());
     segment[12..14].copy_from_slice(&[(tcp as u8 / 4) << 4, flags | ACK]);
     segment[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
-    segment[16..18].copy_from_slice(&pseudo.to_be_bytes());
+    segment[16..18].copy_from_slice(&pseudo.folded().to_be_bytes());
     segment[TCP..tcp].copy_from_slice(options);
     let head = &out[..VNET_HEADER + IP + tcp];
     let parts = [IoSlice::new(head), IoSlice::new(payload)];
@@ -153,16 +143,6 @@ pub(crate) fn send(
     flow.snd_nxt = flow.snd_nxt.wrapping_add(numbers);
     flow.unacked = 0;
     Ok(())
-}
-
-/// The sum of RFC 1071 over `bytes`, an even number of them, with `more`.
-fn folded(bytes: &[u8], more: u32) -> u16 {
-    let words = bytes.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
-    let mut sum = words.sum::<u32>() + more;
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]
@@ -182,6 +162,7 @@ mod tests {
             let mut packet = vec![0; IP + TCP];
             (packet[0], packet[9]) = (0x45, 6);
             packet[IP + 12] = ((TCP + options.len()) as u8 / 4) << 4;
+            packet[IP + 13] = SYN;
             packet.extend_from_slice(options);
             Segment::parse(&packet).unwrap().shift()
         };
@@ -191,12 +172,5 @@ mod tests {
         assert_eq!(shift(&[0, 3, 3, 7]), None, "behind the end");
         assert_eq!(shift(&[2, 0, 3, 200]), None, "lengths that cannot be");
         assert_eq!(shift(&[]), None);
-    }
-
-    #[test]
-    fn sums() {
-        // RFC 1071, section 3.
-        assert_eq!(folded(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7], 0), 0xddf2);
-        assert_eq!(folded(&[], 0x1_fffe), 0xffff);
     }
 }
