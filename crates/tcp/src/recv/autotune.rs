@@ -36,10 +36,13 @@ const RESOLUTION: Nanos = Nanos::from_millis(1);
 /// The state of autotuning.
 #[derive(Clone, Debug)]
 pub(crate) struct Autotune {
-    /// Bytes that the application read in the best round trip so far.
+    /// Bytes that the application read, or that arrived behind a hole, in the best round trip so
+    /// far.
     space: u32,
     /// Bytes read since `since`.
     copied: u32,
+    /// Bytes that lay behind a hole at `since`.
+    behind: u32,
     since: Instant,
     /// The round trip as the receiver measures it; zero before the first sample.
     rtt: Nanos,
@@ -72,6 +75,8 @@ struct Taken {
     count: usize,
     /// Bytes that are left in the queue.
     left: usize,
+    /// Bytes that lie behind a hole.
+    behind: usize,
     /// The sender's round trip; zero if unknown.
     srtt: Nanos,
 }
@@ -81,6 +86,7 @@ impl Autotune {
         Autotune {
             space: u32::try_from(buf_limit / 2).unwrap_or(u32::MAX).max(1),
             copied: 0,
+            behind: 0,
             since: Instant::ZERO,
             rtt: Nanos::ZERO,
             rtt_seq: SeqNum(0),
@@ -147,7 +153,9 @@ impl Autotune {
         }
         self.since = taken.now;
         let left = u32::try_from(taken.left).unwrap_or(u32::MAX);
-        let copied = core::mem::take(&mut self.copied).saturating_sub(left);
+        let behind = u32::try_from(taken.behind).unwrap_or(u32::MAX);
+        let copied = core::mem::take(&mut self.copied).saturating_sub(left).saturating_add(behind);
+        let copied = copied.saturating_sub(core::mem::replace(&mut self.behind, behind));
         let before = self.space;
         self.space = before.max(copied);
         (copied > before).then(|| wanted(u64::from(copied), u64::from(before), rtt))
@@ -175,7 +183,8 @@ impl RecvSide {
         if fixed || !cx.config.tcp_moderate_rcvbuf || cx.below.memory.pressure {
             return;
         }
-        let taken = Taken { now: cx.now, count, left: self.queue.len(), srtt };
+        let (left, behind) = (self.queue.len(), self.reassembly.charge());
+        let taken = Taken { now: cx.now, count, left, behind, srtt };
         let Some(want) = self.autotune.on_read(taken) else { return };
         // What has arrived behind a hole takes room until the hole is filled.
         let behind = self.reassembly.end().map_or(0, |end| end.since(self.nxt));

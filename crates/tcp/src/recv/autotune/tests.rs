@@ -5,7 +5,7 @@ use super::*;
 const RTT: Nanos = Nanos::from_millis(10);
 
 fn taken(millis: u64, count: usize, left: usize) -> Taken {
-    Taken { now: Instant::from_millis(millis), count, left, srtt: RTT }
+    Taken { now: Instant::from_millis(millis), count, left, behind: 0, srtt: RTT }
 }
 
 fn tuned() -> Autotune {
@@ -31,6 +31,18 @@ fn a_slow_reader_needs_no_buffer() {
     let mut tune = tuned();
     assert_eq!(tune.on_read(taken(11, 30_000, 25_000)), None, "most was there already");
     assert_eq!(tune.on_read(taken(22, 30_000, 10_000)), Some(80_000), "20,000 count");
+}
+
+#[test]
+fn what_arrives_behind_a_hole_counts_once_and_at_once() {
+    let mut tune = tuned();
+    let holding = |millis, count, behind| Taken { behind, ..taken(millis, count, 0) };
+    assert_eq!(tune.on_read(holding(11, 5000, 15_000)), Some(80_000), "5,000 and 15,000");
+    assert_eq!(tune.on_read(holding(22, 15_000, 0)), None, "those 15,000, read now");
+    assert_eq!(tune.on_read(holding(33, 10_000, 10_000)), None, "20,000, as before");
+    assert_eq!(tune.on_read(holding(44, 1000, 9000)), None, "the hole stays");
+    assert_eq!(tune.on_read(holding(55, 9000 + 22_000, 0)), Some(44_000 + 8800), "22,000 are new");
+    assert_eq!(tune.space(), 22_000);
 }
 
 #[test]
