@@ -288,7 +288,19 @@ fn measured(
     options: &[&str],
     bench: fn(&Path, &[String]) -> Result<()>,
 ) -> Result<Value> {
-    let path = document(root, name);
+    measured_part(root, name, name, options, bench)
+}
+
+/// The same for a table of several runs of a bench: each has a document of its own, named after its
+/// `part`, which stays if a later run fails.
+fn measured_part(
+    root: &Path,
+    name: &str,
+    part: &str,
+    options: &[&str],
+    bench: fn(&Path, &[String]) -> Result<()>,
+) -> Result<Value> {
+    let path = document(root, part);
     let json = path.to_str().context("the path of the repository is text")?;
     let words = [&[name, "--json", json], options].concat();
     bench(root, &words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;

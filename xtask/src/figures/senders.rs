@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::tables::{pairs_of, text};
-use super::{Effort, Rows, counted, measured, median};
+use super::{Effort, Rows, counted, measured_part, median};
 use crate::steps;
 
 /// How many paths at a time: nothing of a run keeps a processor busy.
@@ -47,8 +47,10 @@ fn controls(root: &Path, effort: Effort, options: &[&str]) -> Result<Vec<Value>>
 }
 
 fn take(root: &Path, effort: Effort, options: &[&str]) -> Result<Value> {
+    let words: Vec<&str> = options.iter().map(|option| option.trim_start_matches("--")).collect();
+    let part = [&["senders"], &words[..]].concat().join("-");
     let options = [options, &["--jobs", JOBS], effort.quick()].concat();
-    measured(root, "senders", &options, steps::bench)
+    measured_part(root, "senders", &part, &options, steps::bench)
 }
 
 /// The documents, those of one kind as one.
