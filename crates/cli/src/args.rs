@@ -167,6 +167,11 @@ pub(crate) struct StackArgs {
     /// Segmentation and checksum offload
     #[arg(long, value_enum, default_value_t)]
     pub offload: Offload,
+    /// Bytes of the longest super-segment that is sent, headers included: over TUN more than 65535
+    /// takes Linux 6.3 [default: 65535; 262144 in memory without a rate or a delay]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true,
+          value_parser = |text: &str| units::whole(text, 1500_usize, 1 << 18))]
+    pub super_segment: Option<usize>,
     /// Change a setting of the stack; may be given several times
     #[arg(long = "sysctl", value_name = "NAME=VALUE", value_parser = units::assignment)]
     pub sysctls: Vec<(String, String)>,
@@ -210,11 +215,6 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "PACKETS", allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 1_usize, 1 << 24))]
     pub queue: Option<usize>,
-    /// Bytes of the longest super-segment, headers included [default: 262144, or 65535 with a
-    /// rate or a delay]
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true,
-          value_parser = |text: &str| units::whole(text, 1500_usize, 1 << 18))]
-    pub super_segment: Option<usize>,
     /// Seed of the link's dice
     #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 0, u64::MAX))]

@@ -146,8 +146,9 @@ fn open_tun(name: &str, args: &StackArgs) -> anyhow::Result<Vec<Device>> {
     };
     let count = usize::from(args.queues);
     let config = |mtu, up| {
-        let config = device::tun::TunConfig::default().name(name).offloads(offloads);
-        config.mtu(mtu).up(up)
+        let defaults = device::tun::TunConfig::default();
+        let longest = args.super_segment.unwrap_or(defaults.max_super_segment);
+        defaults.name(name).offloads(offloads).max_super_segment(longest).mtu(mtu).up(up)
     };
     let open = |config| open_steered(config, args.pin, count);
     let refused = match open(config(args.mtu, true)) {
@@ -197,7 +198,7 @@ pub(crate) fn memory_stacks(
     let queue_limit = link.queue.unwrap_or(defaults.queue_limit);
     // Where nothing limits the rate, nobody waits for a long packet.
     let limited = link.link_rate.is_some() || link.delay.is_some();
-    let longest = link.super_segment.unwrap_or(match limited {
+    let longest = args.super_segment.unwrap_or(match limited {
         true => defaults.max_super_segment,
         false => usize::MAX,
     });

@@ -90,6 +90,15 @@ pub(crate) const ALL: &[Row] = &[
         kernel: |stage| kernel_stream(stage, "65536", Side::Reader),
     },
     Row {
+        name: "we send bulk to the kernel, in packets of up to 256 KiB",
+        unit: Unit::Bits,
+        against: VETH,
+        floor: 0.6,
+        aim: 1.0,
+        ours: |stage| we_send_as(stage, "65536", &["--super-segment", "262144"]),
+        kernel: |stage| kernel_stream(stage, "65536", Side::Reader),
+    },
+    Row {
         name: "1-byte request / response, busy poll",
         unit: Unit::Transactions,
         against: VETH,

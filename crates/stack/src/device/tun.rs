@@ -6,7 +6,8 @@
 //! is to be completed and how a super-segment is to be cut. One `writev` hands the kernel that
 //! header, the head of the packet and its slices; nothing is copied before. One `read` takes a
 //! packet of up to 64 KiB directly into a chunk of the pool; the next goes behind it as long as the
-//! longest one fits, so that small packets share a chunk.
+//! longest one fits, so that small packets share a chunk. Packets that leave may be longer, if the
+//! kernel takes that and the user wants it ([`TunConfig::max_super_segment`]).
 //!
 //! A packet is complete when the write has returned. The kernel's queue is not visible to us.
 //!
@@ -31,6 +32,7 @@
 //! Addresses and routes of the kernel's side are the user's business (`ip address add ...`).
 
 mod carrier;
+mod jumbo;
 mod passed;
 mod setup;
 mod vnet;
@@ -43,7 +45,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use plimsoll_buf::{ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool};
 use plimsoll_tcp::{Duration, Instant};
-use plimsoll_wire::protocol;
+use plimsoll_wire::{ipv6, protocol};
 use rustix::io::Errno;
 
 use self::vnet::Header;
@@ -149,11 +151,20 @@ impl<P: Port> TunTx<P> {
             return Ok(Written::Refused(Errno::INVAL));
         };
         let header = header.write();
-        let mut parts: ArrayVec<IoSlice<'_>, { MAX_SLICES + 2 }> = ArrayVec::new();
+        let jumbo = jumbo::head(packet);
+        let mut parts: ArrayVec<IoSlice<'_>, { MAX_SLICES + 3 }> = ArrayVec::new();
         if self.vnet {
             parts.push(IoSlice::new(&header));
         }
-        parts.extend(packet.parts().map(IoSlice::new));
+        // Its first bytes are replaced; they lie in one part.
+        let mut skip = 0;
+        if let Some(head) = &jumbo {
+            parts.push(IoSlice::new(head));
+            skip = ipv6::HEADER_LEN;
+        }
+        for part in packet.parts() {
+            parts.push(IoSlice::new(&part[std::mem::take(&mut skip).min(part.len())..]));
+        }
         loop {
             return match self.port.write(&parts) {
                 Ok(_) => Ok(Written::Yes),
@@ -233,6 +244,7 @@ impl<P: Port> TunTx<P> {
 
     fn switch_off(&mut self, suspect: Suspect) {
         match suspect {
+            Suspect::Length => self.caps.max_super_segment = MAX_PACKET,
             Suspect::Tso4 => self.caps.tso4 = false,
             Suspect::Tso6 => self.caps.tso6 = false,
             Suspect::Uso => self.caps.uso = false,
@@ -252,6 +264,8 @@ impl<P: Port> TunTx<P> {
 /// An offload that may be why the kernel refused a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspect {
+    /// More bytes than an IP header can say.
+    Length,
     Tso4,
     Tso6,
     Uso,
@@ -263,6 +277,7 @@ impl Suspect {
         let layout = Layout::of_packet(packet);
         match (packet.gso, layout.map(|layout| (layout.protocol, layout.version))) {
             (None, _) => Suspect::Checksum,
+            (Some(_), _) if packet.len() > MAX_PACKET => Suspect::Length,
             (Some(_), Some((protocol::UDP, _))) => Suspect::Uso,
             (Some(_), Some((_, 4))) => Suspect::Tso4,
             (Some(_), _) => Suspect::Tso6,

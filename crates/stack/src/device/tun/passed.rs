@@ -104,7 +104,8 @@ pub fn from_fd(fd: OwnedFd, config: FdConfig) -> Result<Device, DeviceError> {
     }
     set_nonblocking(&name, &fd)?;
     let offloads = agree_on(&name, &fd, &config, vnet && interface.is_some())?;
-    Ok(Queue { fd, name, vnet, offloads }.device_with(bytes))
+    let longest = super::MAX_PACKET;
+    Ok(Queue { fd, name, vnet, offloads, longest }.device_with(bytes))
 }
 
 /// Refuses a TUN file whose packets are not what we read.

@@ -7,10 +7,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::carrier::LinkWatch;
-use super::{TunRx, TunTx, vnet};
+use super::{MAX_PACKET, TunRx, TunTx, vnet};
 use crate::device::sys::{self, flags};
 use crate::device::{Caps, Device, DeviceError, WaitSource};
-use crate::limits::RX_QUEUE_LEN;
+use crate::limits::{MAX_SUPER_PACKET, RX_QUEUE_LEN};
 
 const PATH: &str = "/dev/net/tun";
 
@@ -57,6 +57,16 @@ pub struct TunConfig {
     pub up: bool,
     /// Which queue the kernel hands a packet to. It means nothing to a device with one queue.
     pub steering: Steering,
+    /// The longest super-segment that we hand to the kernel, in bytes with headers: 65,535 as it
+    /// is, up to 262,144 (more counts as that, less than the MTU as the MTU). The kernel itself
+    /// sends none of more than 65,535.
+    ///
+    /// Linux takes longer ones from 6.3 on, as BIG TCP; with an older kernel they have 65,535
+    /// bytes at most. In the IPv4 header the length is 0 then, and IPv6 has an option with it (RFC
+    /// 2675): what reads packets on the way, such as a capture or an eBPF program, must know
+    /// that. It pays where the host itself receives. What it forwards it cuts in software, if the
+    /// next device takes less (`gso_max_size` and `gso_ipv4_max_size` of `ip -d link show`).
+    pub max_super_segment: usize,
 }
 
 /// Which of its queues a TUN device hands a packet to.
@@ -83,6 +93,7 @@ plimsoll_tcp::setters!(TunConfig {
     mtu: Option<u16>,
     up: bool,
     steering: Steering,
+    max_super_segment: usize,
 });
 
 impl TunConfig {
@@ -102,6 +113,7 @@ impl Default for TunConfig {
             mtu: None,
             up: false,
             steering: Steering::Flow,
+            max_super_segment: MAX_PACKET,
         }
     }
 }
@@ -190,6 +202,8 @@ pub(super) struct Queue {
     pub(super) name: String,
     pub(super) vnet: bool,
     pub(super) offloads: u32,
+    /// The longest super-segment that the kernel takes.
+    pub(super) longest: usize,
 }
 
 impl Queue {
@@ -212,7 +226,8 @@ impl Queue {
             let message = format!("{name}: the kernel does not offer TSO and checksum offload");
             return Err(setup(message));
         }
-        Ok(Queue { fd, name, vnet, offloads })
+        let longest = longest(config.max_super_segment, is_at_least(6, 3));
+        Ok(Queue { fd, name, vnet, offloads, longest })
     }
 
     fn device(self) -> Result<Device, DeviceError> {
@@ -222,14 +237,14 @@ impl Queue {
 
     /// The device, of which packets have at most `mtu` bytes.
     pub(super) fn device_with(self, mtu: u16) -> Device {
-        let Queue { fd, name, vnet, offloads } = self;
+        let Queue { fd, name, vnet, offloads, longest } = self;
         let caps = Caps {
             mtu,
             tso4: offloads & flags::TSO4 != 0,
             tso6: offloads & flags::TSO6 != 0,
             uso: offloads & flags::USO == flags::USO,
             tx_checksum: offloads & flags::CSUM != 0,
-            max_super_segment: super::MAX_PACKET,
+            max_super_segment: longest,
             completions: true,
             name,
         };
@@ -240,6 +255,24 @@ impl Queue {
             wait: WaitSource::from_fd(fd),
         }
     }
+}
+
+/// The longest super-segment of a device that was `asked` for, by whether the kernel takes any of
+/// more than 65,535 bytes.
+pub(super) fn longest(asked: usize, big: bool) -> usize {
+    asked.min(if big { MAX_SUPER_PACKET } else { MAX_PACKET })
+}
+
+/// Whether the kernel's version is this one or a later one. One that cannot be read is not.
+fn is_at_least(major: u32, minor: u32) -> bool {
+    let release = rustix::system::uname();
+    release.release().to_str().is_ok_and(|release| version(release) >= Some((major, minor)))
+}
+
+/// The first two numbers of a kernel's release, as in `6.18.44-generic`.
+pub(super) fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// The MTU of an interface; more than 65535 counts as that.

@@ -98,6 +98,69 @@ fn a_super_segment_goes_down_whole() {
     }
 }
 
+/// A super-segment of `len` payload bytes over devices that take up to 256 KiB.
+fn sent_long(version: u8, len: usize) -> (Header, Vec<u8>, Vec<u8>) {
+    let kernel = Fake::new(|_, _| Ok(()));
+    let mut tx = TunTx::new(kernel.clone(), caps(true).max_super_segment(1 << 18), true);
+    let packet = super_segment(&Pool::new(), version, 1400, len.div_ceil(1400) as u16);
+    let bytes = packet.to_vec();
+    assert_eq!(send(&mut tx, [packet]), TxProgress::done(1));
+    let (header, written) = kernel.written().remove(0);
+    (header, bytes, written)
+}
+
+#[test]
+fn more_than_64_kib_go_down_whole() {
+    let (header, bytes, written) = sent_long(4, 200_000);
+    assert_eq!((header.gso_type, header.hdr_len, header.csum_start), (1, 52, 20));
+    assert_eq!(written[2..4], [0, 0], "no length that the header could say");
+    assert_eq!(written, bytes);
+    // IPv6 says it in an option (RFC 2675).
+    let (header, bytes, written) = sent_long(6, 200_000);
+    assert_eq!((header.gso_type, header.hdr_len, header.csum_start), (4, 80, 48));
+    assert_eq!(written[4..6], [0, 0]);
+    assert_eq!((written[6], written[40], written[41]), (0, 6, 0));
+    assert_eq!(written[42..44], [0xc2, 4]);
+    let length = u32::from_be_bytes(*written[44..].first_chunk().unwrap());
+    assert_eq!(length as usize, written.len() - 40);
+    assert_eq!(written[48..], bytes[40..]);
+    let (header, bytes, written) = sent_long(6, 60_000);
+    assert_eq!((header.hdr_len, header.csum_start), (72, 40));
+    assert_eq!(written, bytes, "a header says so much");
+}
+
+#[test]
+fn a_refused_length_is_not_asked_for_again() {
+    let pool = Pool::new();
+    let kernel = Fake::new(|_, len| if len > MAX_PACKET { Err(Errno::INVAL) } else { Ok(()) });
+    let mut tx = TunTx::new(kernel.clone(), caps(true).max_super_segment(1 << 18), true);
+    assert!(send(&mut tx, [super_segment(&pool, 4, 1400, 100)]).caps_changed);
+    assert_eq!(kernel.written().len(), 100, "cut");
+    assert_eq!(tx.caps().max_super_segment, MAX_PACKET);
+    assert!(tx.caps().tso4, "shorter ones are taken");
+    send(&mut tx, [super_segment(&pool, 4, 1400, 40)]);
+    assert_eq!(kernel.written().len(), 1);
+}
+
+#[test]
+fn only_some_kernels_take_more_than_64_kib() {
+    for (release, known) in [
+        ("6.18.44-generic", Some((6, 18))),
+        ("6.3", Some((6, 3))),
+        ("5.15.0", Some((5, 15))),
+        ("10.0-rc1", Some((10, 0))),
+        ("6", None),
+        ("linux", None),
+        ("", None),
+    ] {
+        assert_eq!(setup::version(release), known, "{release:?}");
+    }
+    assert_eq!(setup::longest(usize::MAX, true), 1 << 18);
+    assert_eq!(setup::longest(100_000, true), 100_000);
+    assert_eq!(setup::longest(100_000, false), MAX_PACKET);
+    assert_eq!(setup::longest(9000, false), 9000);
+}
+
 #[test]
 fn datagrams_go_down_as_one_until_they_are_refused() {
     let pool = Pool::new();

@@ -4,6 +4,7 @@
 use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::TcpFlags;
 
+use super::jumbo;
 use crate::offload::{Layout, gso};
 use crate::packet::{ChecksumState, Packet};
 
@@ -57,10 +58,12 @@ impl Header {
             return packet.gso.is_none().then(Header::default);
         }
         let front = packet.headers();
-        let layout = Layout::of(front)?;
+        let layout = Layout::of_packet(packet)?;
+        // The option that says its length lies before the transport header.
+        let option = if jumbo::is_jumbo(packet) { jumbo::OPTION_LEN } else { 0 };
         let mut header = Header {
             flags: NEEDS_CSUM,
-            csum_start: layout.transport_at as u16,
+            csum_start: (layout.transport_at + option) as u16,
             csum_offset: (layout.checksum_at()? - layout.transport_at) as u16,
             ..Header::default()
         };
@@ -76,7 +79,7 @@ impl Header {
                 header.gso_type |= GSO_ECN;
             }
             header.gso_size = gso.size;
-            header.hdr_len = data_at as u16;
+            header.hdr_len = (data_at + option) as u16;
         }
         Some(header)
     }
