@@ -561,10 +561,12 @@ impl<'a> World<'a> {
         if !self.hosts[index].wants_poll(self.now) {
             return false;
         }
-        for app in self.hosts[index].take_remembered() {
+        let remembered = self.hosts[index].take_remembered();
+        // They are not called here: the moment is not over as long as one has something to do.
+        let mut any = !remembered.is_empty();
+        for app in remembered {
             self.ready.push(app);
         }
-        let mut any = false;
         loop {
             let worked = match self.hosts[index].poll(self.now) {
                 Ok(worked) => worked,

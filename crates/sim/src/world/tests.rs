@@ -2,7 +2,7 @@ use plimsoll_tcp::Duration;
 
 use super::*;
 use crate::link::LinkConfig;
-use crate::scenario::{Flow, Host, LinkPair};
+use crate::scenario::{Event, Flow, Happening, Host, LinkPair};
 
 /// One flow of `bytes` bytes over 20 Mbit/s and 20 ms.
 fn one_flow(bytes: u64) -> Scenario {
@@ -43,6 +43,26 @@ fn a_packet_that_is_longer_than_a_router_takes_is_seen() {
         let violation = world.violation.take();
         assert_eq!(violation.as_ref().map(|found| found.rule.as_str()), rule, "{violation:?}");
     }
+}
+
+/// The time for which an application pauses ends while its host is stopped, and nothing else is due
+/// when that goes on.
+#[test]
+fn an_application_goes_on_with_its_host() {
+    let second = Duration::from_secs(1);
+    let mut scenario = one_flow(1_000_000);
+    scenario.faults_until = 5 * second;
+    scenario.flow[0].client.stall = 4 * second;
+    // What is written is smaller than the buffer, so that the pause begins in the middle.
+    scenario.flow[0].client.write = 1000;
+    let what = Happening::Stall { host: "a".to_owned(), time: 2 * second };
+    scenario.event = vec![Event { at: 3 * second, what }];
+    let programs = Programs::new();
+    let config = RunConfig::default();
+    let mut world = World::new(&scenario, 1, &config, &programs).unwrap();
+    world.run();
+    assert!(world.violation.is_none(), "{:?}", world.violation);
+    assert!(world.now >= START + scenario.faults_until);
 }
 
 #[test]
