@@ -10,7 +10,9 @@ use crate::harness::capture;
 use crate::harness::files::{digest_of, expect_digest};
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
-use crate::harness::world::{DEVICE, KERNEL6, OURS, OURS6, World, curl, kernel_url, our_url};
+use crate::harness::world::{
+    DEVICE, KERNEL, KERNEL6, OURS, World, curl, kernel_url, our_url, our_url6,
+};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -24,6 +26,7 @@ pub(crate) const CASES: &[Case] = &[
     Case::heavy("http::get_fetches_1_gib_in_super_segments", get_fetches_1_gib),
     Case::heavy("http::256_curls_at_once", many_curls),
     Case::heavy("http::both_ways_over_ipv6", || over_ipv6(64 * MIB)),
+    Case::heavy("http::packets_beyond_64_kib_arrive_whole", beyond_64_kib),
     Case::heavy("http::both_ways_with_mtu_1280", || with_mtu(1280)),
     Case::heavy("http::both_ways_with_mtu_1500", || with_mtu(1500)),
     Case::heavy("http::both_ways_with_mtu_9000", || with_mtu(9000)),
@@ -71,7 +74,7 @@ fn curl_gets_1_gib() -> Result<()> {
     let dump = capture::start(&world.ns, DEVICE, &file)?;
     curl_expects(&world, &our_url("big"), &expected)?;
     capture::stop(dump)?;
-    let longest = capture::longest(&file, [192, 0, 2, 1])?;
+    let longest = capture::longest(&file, KERNEL.parse()?)?;
     ensure!(longest.from_us > SUPER, "no super-segments from us: {longest:?}");
     server.end_cleanly(Signal::TERM, LONG)
 }
@@ -84,7 +87,7 @@ fn get_fetches_1_gib() -> Result<()> {
     let dump = capture::start(&world.ns, DEVICE, &file)?;
     get_expects(&world, &kernel_url("big"), &[], &expected)?;
     capture::stop(dump)?;
-    let longest = capture::longest(&file, [192, 0, 2, 1])?;
+    let longest = capture::longest(&file, KERNEL.parse()?)?;
     ensure!(longest.from_kernel > SUPER, "no super-segments from the kernel: {longest:?}");
     Ok(())
 }
@@ -122,10 +125,26 @@ fn over_ipv6(len: u64) -> Result<()> {
     let world = World::new()?;
     let expected = world.scratch.generate("file", len, len)?;
     let server = world.serve_http(&[])?;
-    curl_expects(&world, &format!("http://[{OURS6}]/file"), &expected)?;
+    curl_expects(&world, &our_url6("file"), &expected)?;
     server.end_cleanly(Signal::TERM, LONG)?;
     let _nginx = world.nginx()?;
     get_expects(&world, &format!("http://[{KERNEL6}]:8080/file"), &[], &expected)
+}
+
+/// Linux takes them from 6.3 on; what runs the tests is newer.
+fn beyond_64_kib() -> Result<()> {
+    let world = World::new()?;
+    let expected = world.scratch.generate("file", 64 * MIB, 5)?;
+    let server = world.serve_http(&["--super-segment", "262144"])?;
+    for (url, kernel) in [(our_url("file"), KERNEL), (our_url6("file"), KERNEL6)] {
+        let file = world.scratch.file("capture");
+        let dump = capture::start_as(&world.ns, &["-i", DEVICE, "-s", "96"], &file)?;
+        curl_expects(&world, &url, &expected)?;
+        capture::stop(dump)?;
+        let longest = capture::longest(&file, kernel.parse()?)?;
+        ensure!(longest.from_us > 65_575, "{url}: none was longer: {longest:?}");
+    }
+    server.end_cleanly(Signal::TERM, LONG)
 }
 
 fn with_mtu(mtu: u16) -> Result<()> {

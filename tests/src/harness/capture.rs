@@ -1,6 +1,7 @@
 //! Captures: taken by tcpdump on the kernel's side, or by `plimsoll --pcap`, read by tshark.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -42,20 +43,25 @@ pub(crate) fn stop(mut process: Process) -> Result<()> {
     process.wait(Duration::from_secs(10)).map(drop)
 }
 
-/// Reads the lengths from a capture of raw IPv4 packets in the classic format.
-pub(crate) fn longest(file: &Path, kernel: [u8; 4]) -> Result<Longest> {
+/// Reads the lengths from a capture of raw IP packets in the classic format: of those of the version
+/// of the kernel's address.
+pub(crate) fn longest(file: &Path, kernel: IpAddr) -> Result<Longest> {
     let data = fs::read(file).context("reading a capture")?;
     let word = |at: usize| -> Option<u32> {
         let bytes = data.get(at..at + 4)?;
         Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     };
     ensure!(word(0) == Some(0xa1b2_c3d4), "not a little-endian capture in the classic format");
+    let (version, source, kernel) = match kernel {
+        IpAddr::V4(address) => (4, 12..16, address.octets().to_vec()),
+        IpAddr::V6(address) => (6, 8..24, address.octets().to_vec()),
+    };
     let mut found = Longest::default();
     let mut at = 24;
     while let (Some(kept), Some(len)) = (word(at + 8), word(at + 12)) {
         let packet = data.get(at + 16..at + 16 + kept as usize).unwrap_or(&[]);
-        if packet.len() >= 20 && packet[0] >> 4 == 4 {
-            let from_kernel = packet[12..16] == kernel;
+        if packet.len() >= source.end && packet[0] >> 4 == version {
+            let from_kernel = packet[source.clone()] == kernel;
             let side = if from_kernel { &mut found.from_kernel } else { &mut found.from_us };
             *side = len.max(*side);
         }

@@ -151,6 +151,11 @@ pub(crate) fn our_url(name: &str) -> String {
     format!("http://{OURS}/{name}")
 }
 
+/// The same over IPv6.
+pub(crate) fn our_url6(name: &str) -> String {
+    format!("http://[{OURS6}]/{name}")
+}
+
 /// The URL of a file that nginx on the kernel serves.
 pub(crate) fn kernel_url(name: &str) -> String {
     format!("http://{KERNEL}:8080/{name}")
