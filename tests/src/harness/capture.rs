@@ -43,8 +43,8 @@ pub(crate) fn stop(mut process: Process) -> Result<()> {
     process.wait(Duration::from_secs(10)).map(drop)
 }
 
-/// Reads the lengths from a capture of raw IP packets in the classic format: of those of the version
-/// of the kernel's address.
+/// Reads the lengths from a capture of raw IP packets in the classic format: of those of the
+/// version of the kernel's address.
 pub(crate) fn longest(file: &Path, kernel: IpAddr) -> Result<Longest> {
     let data = fs::read(file).context("reading a capture")?;
     let word = |at: usize| -> Option<u32> {
