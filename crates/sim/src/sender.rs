@@ -81,6 +81,9 @@ pub(crate) struct Sender {
     /// A timer has sent new data, which may be a tail loss probe: bytes that are acknowledged when
     /// it is. There is one probe at a time (RFC 8985, section 7.2).
     probe: Option<u64>,
+    /// cwnd when the last reduction began, at most: what an undo of it puts back (docs/recovery.md,
+    /// RecoverFS).
+    recover_fs: u32,
 }
 
 /// From the first sign of a loss until all is in order again.
@@ -114,6 +117,16 @@ fn sent_once(info: &Info) -> u64 {
     info.bytes_sent.saturating_sub(info.bytes_retrans)
 }
 
+/// Whether a Recovery that began after `last` may be over and undone by now, and its state still
+/// be shown. Without SACK the state stays until something beyond RecoveryPoint is acknowledged (RFC
+/// 6582, section 3.2; docs/recovery.md, row A6), though a timestamp has told that nothing was lost
+/// (RFC 3522) and ssthresh is what it was. Then all that had left is acknowledged; where a loss is
+/// being repaired, its first segment is not.
+fn is_undone_in_recovery(last: &Info, now: &Info) -> bool {
+    let again = now.total_retrans > last.total_retrans;
+    !now.sack && now.timestamps && again && now.lost == 0 && now.bytes_acked >= sent_once(last)
+}
+
 fn delivered(now: &Info, since: u32) -> u32 {
     now.delivered.wrapping_sub(since)
 }
@@ -126,13 +139,53 @@ impl Sender {
         if now.congestion == CongestionAlgorithm::Bbr || last.congestion != now.congestion {
             return check_backoff(&last, now, around);
         }
-        check_entry(&last, now)?;
+        self.check_entry(&last, now)?;
         check_backoff(&last, now, around)?;
         self.note_probe(&last, now);
         self.check_probe(&last, now, around)?;
+        self.note_reduction(&last, now);
         self.follow(&last, now);
         self.check_prr(now)?;
         self.check_undo(now, around)
+    }
+
+    /// The most that cwnd can have been when a reduction began between two looks. The ACK that
+    /// begins one may bring the DSACK that undoes the one before: first the undo puts cwnd back,
+    /// then all that is outstanding is judged again (docs/recovery.md, rows O2, O3 and O8).
+    fn most_cwnd(&self, last: &Info, now: &Info) -> u32 {
+        let put_back = if now.dsack_dups > last.dsack_dups { self.recover_fs } else { 0 };
+        last.snd_cwnd.max(put_back).saturating_add(delivered(now, last.delivered))
+    }
+
+    /// Notes with which cwnd a reduction began.
+    fn note_reduction(&mut self, last: &Info, now: &Info) {
+        let most = self.most_cwnd(last, now);
+        let in_trouble = now.ca_state >= RECOVERY;
+        if in_trouble && last.ca_state <= DISORDER {
+            self.recover_fs = most;
+        } else if in_trouble && now.ca_state != last.ca_state
+            || now.snd_ssthresh < last.snd_ssthresh
+        {
+            // Perhaps the same reduction goes on, or slow start has just ended.
+            self.recover_fs = self.recover_fs.max(most);
+        }
+    }
+
+    /// Entering Recovery or Loss reduces the window (RFC 5681, section 3.2 and 3.1).
+    fn check_entry(&self, last: &Info, now: &Info) -> Result<(), Wrong> {
+        let grown = delivered(now, last.delivered);
+        if now.ca_state == RECOVERY && last.ca_state <= DISORDER {
+            let most = self.most_cwnd(last, now).max(2);
+            let kept = is_undone_in_recovery(last, now) && now.snd_ssthresh <= last.snd_ssthresh;
+            if now.snd_ssthresh > most && !kept {
+                return wrong("a loss reduces the window", last, now);
+            }
+        }
+        let timed_out = now.retransmits > last.retransmits && now.ca_state == LOSS;
+        if timed_out && now.snd_cwnd > flight(now).saturating_add(grown).saturating_add(2) {
+            return wrong("a timeout leaves one segment to send", last, now);
+        }
+        Ok(())
     }
 
     /// Begins and ends episodes.
@@ -266,22 +319,6 @@ fn check_hold(now: &Info) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Entering Recovery or Loss reduces the window (RFC 5681, section 3.2 and 3.1).
-fn check_entry(last: &Info, now: &Info) -> Result<(), Wrong> {
-    let grown = delivered(now, last.delivered);
-    if now.ca_state == RECOVERY && last.ca_state <= DISORDER {
-        let most = last.snd_cwnd.saturating_add(grown).max(2);
-        if now.snd_ssthresh > most {
-            return wrong("a loss reduces the window", last, now);
-        }
-    }
-    let timed_out = now.retransmits > last.retransmits && now.ca_state == LOSS;
-    if timed_out && now.snd_cwnd > flight(now).saturating_add(grown).saturating_add(2) {
-        return wrong("a timeout leaves one segment to send", last, now);
-    }
-    Ok(())
-}
-
 /// A timeout that follows another doubles it (RFC 6298, section 5.5).
 fn check_backoff(last: &Info, now: &Info, around: Surroundings) -> Result<(), Wrong> {
     let again = around.backs_off
@@ -345,6 +382,62 @@ mod tests {
         assert_eq!(check(&[open(), entered.clone()]), None);
         let kept = info!(entered.clone(), snd_ssthresh: UNLIMITED);
         assert_eq!(check(&[open(), kept.clone()]), Some("a loss reduces the window"));
+    }
+
+    /// Without SACK, two ACKs between two looks: a duplicate, and the one that shows it to have been
+    /// overtaken. As of seeds 73550 and 90662.
+    #[test]
+    fn a_recovery_that_is_undone_may_still_be_shown() {
+        let before = info!(open(), sack: false, timestamps: true, unacked: 2, bytes_acked: 118_000);
+        let undone = info!(
+            before.clone(), ca_state: RECOVERY, segs_in: 102, unacked: 0, snd_cwnd: 2,
+            bytes_acked: 120_000, bytes_sent: 121_000, bytes_retrans: 1000, total_retrans: 1,
+            delivered: 102,
+        );
+        assert_eq!(check(&[before.clone(), undone.clone()]), None);
+        let rule = Some("a loss reduces the window");
+        let wrong = [
+            // What was outstanding is not acknowledged, so nothing can have been undone at its end.
+            info!(undone.clone(), bytes_acked: 119_000, unacked: 1),
+            info!(undone.clone(), lost: 1),
+            // Nothing was sent again, or nothing tells the copies apart.
+            info!(undone.clone(), total_retrans: 0),
+            info!(undone.clone(), timestamps: false),
+            // With SACK the state ends with the ACK of RecoveryPoint.
+            info!(undone.clone(), sack: true),
+        ];
+        for now in wrong {
+            assert_eq!(check(&[before.clone(), now]), rule);
+        }
+        // An undo puts back what was, and no more.
+        let low = info!(before, snd_ssthresh: 15);
+        assert_eq!(check(&[low.clone(), info!(undone.clone(), snd_ssthresh: 15)]), None);
+        assert_eq!(check(&[low, undone]), rule);
+    }
+
+    /// The ACK names the last copy of a timeout that was not needed: cwnd is 20 again, and then
+    /// another segment is lost. As of seed 41047.
+    #[test]
+    fn a_dsack_may_undo_one_reduction_before_the_next() {
+        let lost = info!(
+            open(), ca_state: LOSS, retransmits: 1, backoff: 1, snd_cwnd: 1, snd_ssthresh: 10,
+            lost: 20, retrans: 1, total_retrans: 1, data_segs_out: 121, bytes_sent: 121_000,
+            bytes_retrans: 1000,
+        );
+        let over = info!(
+            lost.clone(), ca_state: OPEN, retransmits: 0, backoff: 0, snd_cwnd: 3, unacked: 2,
+            lost: 0, retrans: 0, segs_in: 101, delivered: 120, bytes_acked: 120_000,
+            bytes_sent: 123_000,
+        );
+        let again = info!(
+            over.clone(), ca_state: RECOVERY, segs_in: 102, delivered: 121, dsack_dups: 1,
+            snd_cwnd: 2, lost: 1, total_retrans: 2, retrans: 1,
+        );
+        let looks = |now: Info| check(&[open(), lost.clone(), over.clone(), now]);
+        assert_eq!(looks(again.clone()), None);
+        let rule = Some("a loss reduces the window");
+        assert_eq!(looks(info!(again.clone(), dsack_dups: 0)), rule, "nothing is undone");
+        assert_eq!(looks(info!(again, snd_ssthresh: 22)), rule, "more than was put back");
     }
 
     #[test]
