@@ -334,6 +334,31 @@ fn the_window_of_a_recovery_without_sack() {
     assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
 }
 
+/// The undo puts ssthresh back, but the state stays, and PRR takes cwnd to what is in flight (Linux,
+/// too): section 5 of docs/recovery.md. As of seeds 73550 and 90662 of the simulator.
+#[test]
+fn a_recovery_without_sack_is_undone_and_stays() {
+    let mut s = sender_with_timestamps();
+    s.conn.sack = false;
+    let mut s = ten(s);
+    s.on_ack(&ack(1).tsecr(100));
+    s.on_ack(&ack(1).tsecr(100));
+    assert_eq!(s.on_ack(&ack(1).tsecr(100)), ["R 1:1001"]);
+    assert_eq!(s.window(), (Fast, 7, 7));
+    s.wait(10);
+    s.rows();
+    // All has arrived, the first segment late.
+    s.on_ack(&ack(10_001).tsecr(100));
+    assert_eq!(s.rows(), ["A1", "A6"]);
+    assert_eq!(s.count(Counter::TcpFullUndo), 1);
+    assert_eq!(s.window(), (Fast, 8, INFINITE));
+    // The ACK beyond RecoveryPoint ends the state, and does not reduce again.
+    s.write(2000);
+    s.wait(100);
+    s.on_ack(&ack(12_001).tsecr(210));
+    assert_eq!(s.window(), (Open, 8, INFINITE));
+}
+
 /// fast_retransmit/too_many_duplicates.
 #[test]
 fn too_many_duplicates_mean_reordering() {
