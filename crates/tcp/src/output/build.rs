@@ -199,10 +199,9 @@ impl Connection {
     pub(super) fn take_earlier_ack(&mut self, cx: &Context) -> Option<Transmit> {
         let (ack, flags) = self.ecn.take_earlier()?;
         let Built { mut packet, .. } = self.build_ack(cx);
-        // The right edge of the window stays where it is (RFC 9293, section 3.8.6).
-        let units = self.rcv.nxt().since(ack).div_ceil(1 << self.rcv.wscale());
-        let units = u16::try_from(units).unwrap_or(u16::MAX);
-        packet.repr.window = packet.repr.window.saturating_add(units);
+        // The right edge of the window stays where it is (RFC 9293, section 3.8.6). No more is said
+        // than was promised, since this ACK promises nothing.
+        packet.repr.window = self.rcv.promised_from(ack);
         (packet.repr.ack, packet.repr.flags) = (ack, flags);
         cx.counters.bump(Counter::AcksSent);
         self.count_bare(cx);

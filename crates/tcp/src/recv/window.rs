@@ -145,7 +145,12 @@ impl RecvSide {
 
     /// The window field that says what was promised already, rounded down.
     pub(crate) fn promised(&self) -> u16 {
-        (self.wnd() >> self.wscale).min(65_535) as u16
+        self.promised_from(self.nxt)
+    }
+
+    /// The same in a segment that acknowledges up to `ack`.
+    pub(crate) fn promised_from(&self, ack: SeqNum) -> u16 {
+        (self.adv.since(ack) >> self.wscale).min(65_535) as u16
     }
 
     /// What the next segment offers. That of a SYN is not scaled, see

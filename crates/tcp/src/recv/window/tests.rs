@@ -1,13 +1,15 @@
 //! Tests of the windows that are told.
 
 use super::*;
+use crate::Ecn;
 use crate::config::SetOption;
 use crate::counters::Counters;
+use crate::ecn::EcnState;
 use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::recv::alone::Alone;
 use crate::route::RouteMetrics;
 use crate::segment::{Below, MemoryRoom};
-use crate::testing::{Setup, Trace};
+use crate::testing::{IRS, Setup, Trace, show};
 use crate::time::Instant;
 
 #[test]
@@ -248,4 +250,32 @@ fn a_window_does_not_shrink_below_what_waits_behind_a_hole() {
     let _ = tell_window(&mut alone.rcv, &cx);
     let end = alone.rcv.reassembly.end().unwrap();
     assert_eq!(alone.rcv.adv(), end);
+}
+
+/// An ACK of what came before a mark promises nothing, so it may say no more than was promised:
+/// else the edge of a window goes back with the next, by more than rounding explains.
+#[test]
+fn the_ack_before_a_mark_says_no_later_edge() {
+    let mut t = Trace::established(Setup::default());
+    t.conn.rcv.wscale = 10;
+    // What was promised is much more than the buffer now: edges are rounded down.
+    t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(256)));
+    t.call(|conn, cx| conn.set_option(cx, SetOption::QuickAck(false)));
+    t.conn.ecn = EcnState::classic();
+    t.conn.ecn.set_needed(true);
+    let (mut edge, mut acks) = (0, 0);
+    // Nobody reads, so the edge stays where it is; each length leaves another rest of a unit.
+    let mut at = 1;
+    for (segment, len) in (300..420).step_by(7).enumerate() {
+        let ecn = if segment % 3 == 1 { Ecn::Ce } else { Ecn::Ect0 };
+        t.recv_marked(&std::format!("P. {at}:{} ack 1", at + len), ecn);
+        at += len;
+        while let Some(packet) = t.next() {
+            let right = packet.repr.ack.since(IRS) + (u32::from(packet.repr.window) << 10);
+            assert!(right + (1 << 10) > edge, "{right} after {edge}: {}", show(&packet));
+            edge = edge.max(right);
+            acks += 1;
+        }
+    }
+    assert!(acks > 10, "{acks}");
 }
