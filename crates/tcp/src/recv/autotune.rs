@@ -39,10 +39,8 @@ pub(crate) struct Autotune {
     /// Bytes that the application read, or that arrived behind a hole, in the best round trip so
     /// far.
     space: u32,
-    /// Bytes read since `since`.
-    copied: u32,
-    /// Bytes that lay behind a hole at `since`.
-    behind: u32,
+    /// Bytes read since `since`, less those that lay behind a hole then: they have been counted.
+    copied: i32,
     since: Instant,
     /// The round trip as the receiver measures it; zero before the first sample.
     rtt: Nanos,
@@ -86,7 +84,6 @@ impl Autotune {
         Autotune {
             space: u32::try_from(buf_limit / 2).unwrap_or(u32::MAX).max(1),
             copied: 0,
-            behind: 0,
             since: Instant::ZERO,
             rtt: Nanos::ZERO,
             rtt_seq: SeqNum(0),
@@ -146,20 +143,25 @@ impl Autotune {
 
     /// The application has read. Returns the buffer that it deserves, if that grew.
     fn on_read(&mut self, taken: Taken) -> Option<usize> {
-        self.copied = self.copied.saturating_add(u32::try_from(taken.count).unwrap_or(u32::MAX));
+        self.copied = self.copied.saturating_add(bytes(taken.count));
         let rtt = if self.rtt().is_zero() { taken.srtt } else { self.rtt() };
         if rtt.is_zero() || taken.now.nanos_since(self.since) < rtt {
             return None;
         }
         self.since = taken.now;
-        let left = u32::try_from(taken.left).unwrap_or(u32::MAX);
-        let behind = u32::try_from(taken.behind).unwrap_or(u32::MAX);
-        let copied = core::mem::take(&mut self.copied).saturating_sub(left).saturating_add(behind);
-        let copied = copied.saturating_sub(core::mem::replace(&mut self.behind, behind));
+        let behind = bytes(taken.behind);
+        let copied = core::mem::replace(&mut self.copied, -behind);
+        let copied = copied.saturating_add(behind).saturating_sub(bytes(taken.left));
+        let copied = u32::try_from(copied).unwrap_or(0);
         let before = self.space;
         self.space = before.max(copied);
         (copied > before).then(|| wanted(u64::from(copied), u64::from(before), rtt))
     }
+}
+
+/// As many as fit into what is counted; no buffer is larger.
+fn bytes(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// The buffer for a reader that read `copied` bytes in the last round trip, after at most `before`.
