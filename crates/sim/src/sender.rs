@@ -384,8 +384,8 @@ mod tests {
         assert_eq!(check(&[open(), kept.clone()]), Some("a loss reduces the window"));
     }
 
-    /// Without SACK, two ACKs between two looks: a duplicate, and the one that shows it to have been
-    /// overtaken. As of seeds 73550 and 90662.
+    /// Without SACK, two ACKs between two looks: a duplicate, and the one that shows it to have
+    /// been overtaken. As of seeds 73550 and 90662.
     #[test]
     fn a_recovery_that_is_undone_may_still_be_shown() {
         let before = info!(open(), sack: false, timestamps: true, unacked: 2, bytes_acked: 118_000);

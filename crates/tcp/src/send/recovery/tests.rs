@@ -334,8 +334,8 @@ fn the_window_of_a_recovery_without_sack() {
     assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
 }
 
-/// The undo puts ssthresh back, but the state stays, and PRR takes cwnd to what is in flight (Linux,
-/// too): section 5 of docs/recovery.md. As of seeds 73550 and 90662 of the simulator.
+/// The undo puts ssthresh back, but the state stays, and PRR takes cwnd to what is in flight
+/// (Linux, too): section 5 of docs/recovery.md. As of seeds 73550 and 90662 of the simulator.
 #[test]
 fn a_recovery_without_sack_is_undone_and_stays() {
     let mut s = sender_with_timestamps();
