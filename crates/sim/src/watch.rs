@@ -315,8 +315,8 @@ impl Watch {
         }
         let edge = ack + (u64::from(repr.window) << scale);
         if ack < side.acked_to && side.acked_to > side.total && !side.prompt {
-            // The FIN is acknowledged: TIME-WAIT has answered, which waits for nothing, and may pass
-            // ACKs that wait for their departure.
+            // The FIN is acknowledged: TIME-WAIT has answered, which waits for nothing, and may
+            // pass ACKs that wait for their departure.
             return Ok(());
         }
         if ack < side.acked_to {

@@ -81,8 +81,27 @@ fn rules_hold_where_they_were_too_strict() {
         (5175, draw(5175)),
         (6565, draw(6565)),
         (7741, draw(7741)),
+        // A Recovery without SACK that is undone and stays, and one that follows an undo.
+        (73_550, draw(73_550)),
+        (90_662, draw(90_662)),
+        (41_047, draw(41_047)),
+        // An answer from TIME-WAIT passes ACKs that wait for their departure.
+        (71_312, draw(71_312)),
+        // Without SACK and timestamps, a timeout of two minutes for every few segments.
+        (6104, draw(6104)),
+        (12_323, draw(12_323)),
+        (47_572, draw(47_572)),
     ] {
         let outcome = run(&scenario, seed, &RunConfig::default()).unwrap();
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
+}
+
+/// The ACK of what came before a mark said a later edge than was promised.
+#[test]
+fn no_edge_of_a_window_goes_back() {
+    for seed in [28_253, 40_633, 47_196, 53_336, 54_981, 60_367, 73_056] {
+        let outcome = run(&draw(seed), seed, &RunConfig::default()).unwrap();
         assert_eq!(outcome.violation, None, "seed {seed}");
     }
 }

@@ -20,7 +20,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use plimsoll_stack::packet::Packet;
-use plimsoll_tcp::{Instant, Options, State};
+use plimsoll_tcp::{Duration, Instant, Options, State};
 use siphasher::sip::SipHasher13;
 
 use self::host::Host;
@@ -46,6 +46,12 @@ const START: Instant = Instant::from_millis(1000);
 const MAX_ROUNDS: usize = 100_000;
 /// Every so many steps the memory of the stacks is looked at.
 const MEMORY_EVERY: u64 = 256;
+/// How long a slow flow may have gained nothing: two timeouts of the longest kind, and some.
+const PATIENCE: Duration = Duration::from_secs(250);
+/// How long a closed connection may send its end again: `tcp_orphan_retries` of such timeouts.
+const LAST_PATIENCE: Duration = Duration::from_secs(1000);
+/// How many times its limit a run of slow flows takes at most.
+const MOST_LIMITS: u32 = 20;
 
 /// Something of the scenario that is to be done.
 #[derive(Clone, Debug)]
@@ -244,7 +250,7 @@ impl<'a> World<'a> {
             }
             let Some(next) = self.next() else { break };
             self.sample_before(next.min(limit));
-            if next > limit {
+            if next > limit && !self.may_go_on(next) {
                 break;
             }
             self.now = self.now.max(next);
@@ -257,6 +263,35 @@ impl<'a> World<'a> {
         if self.violation.is_none() {
             self.check_end();
         }
+    }
+
+    /// Whether a run may go on behind its limit, until `next`: all that has not finished are flows
+    /// that still get on and have neither SACK nor timestamps. By Karn's rule only data that was
+    /// sent once tells a round trip and ends the backoff of the timeout (RFC 6298, section 5), and
+    /// without SACK a retransmission that is lost is found by the timeout alone. So a path that
+    /// drops a segment of each flight takes a timeout of up to two minutes for every few segments.
+    fn may_go_on(&self, next: Instant) -> bool {
+        if self.config.measuring || next > START + self.scenario.limit * MOST_LIMITS {
+            return false;
+        }
+        let read_by = |flow: Option<usize>| {
+            let of_flow = self.apps.iter().filter(|app| flow.is_none_or(|flow| app.flow == flow));
+            of_flow.filter_map(|app| app.last_read).max()
+        };
+        let is_recent =
+            |last: Option<Instant>, patience| last.is_some_and(|last| next.since(last) <= patience);
+        let unfinished = |app: &&App| app.end().is_none() && !self.watch.has_given_up(app.flow);
+        let mut waiting = self.apps.iter().filter(unfinished).peekable();
+        if waiting.peek().is_none() {
+            // Connections that were closed may still have to send their ends again.
+            return is_recent(read_by(None), LAST_PATIENCE);
+        }
+        waiting.all(|app| {
+            let now = self.hosts[app.host].clock(self.now);
+            let info = app.socket().map(|socket| socket.info(now));
+            let bare = info.is_some_and(|info| !info.sack && !info.timestamps);
+            bare && is_recent(read_by(Some(app.flow)), PATIENCE)
+        })
     }
 
     /// Samples at the times before `next`, until which nothing changes.
