@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use plimsoll_tcp::{Instant, Md5Key, Options};
+use plimsoll_tcp::{Duration, Instant, Md5Key, Options};
 
 use crate::error::SocketError;
 use crate::policies::budget::{BudgetAccount, Refusal};
@@ -19,6 +19,10 @@ use crate::sockets::gate::{AttemptCount, Gate, GateConfig};
 use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
+
+/// How long after an ACK that was dropped more of its flight may arrive. After an RTO the peer
+/// begins with what brings its cookie again; the initial RTO is this long (RFC 6298, section 2).
+const FLIGHT: Duration = Duration::from_secs(1);
 
 /// Which addresses a listener takes connections to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +65,8 @@ struct ListenState<E> {
     half_open: usize,
     /// When a SYN was last answered with a cookie.
     last_cookie: Option<Instant>,
+    /// When a cookie last came back for which there was no room.
+    last_unplaced: Option<Instant>,
     fast_open: FastOpenQueue,
     md5_keys: Md5Keys,
     /// What waits before it is answered, if the listener asks.
@@ -99,6 +105,7 @@ impl<E> Listening<E> {
             accept_queue: VecDeque::new(),
             half_open: 0,
             last_cookie: None,
+            last_unplaced: None,
             fast_open: FastOpenQueue::default(),
             md5_keys: Md5Keys::default(),
             gate: None,
@@ -241,6 +248,17 @@ impl<E> Listening<E> {
     /// Whether a cookie may come back that is still good.
     pub(crate) fn awaits_cookies(&self, now: Instant) -> bool {
         lock(&self.state).last_cookie.is_some_and(|sent| now.since(sent) <= VALIDITY)
+    }
+
+    /// Notes that a cookie has come back for which there is no room.
+    pub(crate) fn left_unplaced(&self, now: Instant) {
+        lock(&self.state).last_unplaced = Some(now);
+    }
+
+    /// Whether data may arrive of a peer whose cookie has found no room. Nothing is known of that
+    /// peer, so that this is asked for any segment that is not a cookie.
+    pub(crate) fn may_be_of_unplaced(&self, now: Instant) -> bool {
+        lock(&self.state).last_unplaced.is_some_and(|at| now.since(at) <= FLIGHT)
     }
 
     /// Gives a place in the SYN queue back.

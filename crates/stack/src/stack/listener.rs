@@ -12,6 +12,9 @@
 //! With a full accept queue, Linux's behaviour: a SYN is dropped; the ACK that would complete a
 //! handshake is dropped, so that the client sends its data again; both are counted
 //! (`TcpExtListenOverflows`, `TcpExtListenDrops`). `tcp_abort_on_overflow` resets the client.
+//! Where that ACK had brought a cookie, what follows it fits nothing that we know. Linux answers it
+//! with a reset, and so ends a connection that its peer takes for open; here it is dropped for a
+//! second.
 //! As on Linux both queues hold one connection more than the backlog says.
 
 use std::net::SocketAddr;

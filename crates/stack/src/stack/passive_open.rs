@@ -160,10 +160,17 @@ impl Stack {
         };
         let Some(conn) = opened else {
             work.tcp().bump(Counter::SyncookiesFailed);
-            return Some(ack);
+            if !listener.may_be_of_unplaced(work.now) {
+                return Some(ack);
+            }
+            work.tcp().bump(Counter::ListenDrops);
+            return None;
         };
         work.tcp().bump(Counter::SyncookiesRecv);
         if let Err(spent) = self.take_places(work, listener, key) {
+            if spent.is_none() {
+                listener.left_unplaced(work.now);
+            }
             return spent.and_then(|spent| work.refuse_syn((listener, key), spent, ack));
         }
         let made = work.contain_making(|work| self.insert_by_cookie(work, listener, key, conn));

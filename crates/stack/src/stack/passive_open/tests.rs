@@ -1,5 +1,6 @@
 //! Listeners that answer with cookies, over a link.
 
+use std::net::Shutdown;
 use std::sync::Arc;
 
 use plimsoll_buf::Slices;
@@ -82,6 +83,35 @@ fn cookies_help_out_while_the_queue_is_full() {
     // The ACKs of two cookies met a full accept queue; data came later and brought them again.
     assert_eq!(servers.len(), 5);
     assert!(clients.iter().all(|client| client.state() == State::Established));
+}
+
+/// The ACK that brings a cookie meets a full accept queue; behind it come data and a FIN, which
+/// bring none. The peer takes its connection for open and must not be reset.
+#[test]
+fn what_follows_a_cookie_without_room_is_dropped_as_it_was() {
+    let mut pair = always(&[]);
+    let listener = pair.listen(B4, 0);
+    let clients: Vec<_> = (0..2).map(|_| pair.connect(B4)).collect();
+    pair.settle();
+    assert_eq!(count(&pair, "TcpExtListenOverflows"), 1);
+    for client in &clients {
+        client.write(pair.now, b"question").unwrap();
+        client.shutdown(pair.now, Shutdown::Write).unwrap();
+    }
+    pair.run(Duration::from_millis(500));
+    assert!(count(&pair, "TcpExtSyncookiesFailed") >= 1, "a FIN is no cookie");
+    assert!(clients.iter().all(|client| client.state() != State::Closed));
+    let mut served = 0;
+    let all = pair.run_until(Duration::from_secs(20), |pair| {
+        while let Some((server, _)) = listener.accept(pair.now).unwrap() {
+            let mut data = Vec::new();
+            drain(&server, pair.now, &mut data);
+            assert_eq!(data, b"question");
+            served += 1;
+        }
+        served == 2
+    });
+    assert!(all, "both are served");
 }
 
 #[test]
