@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +26,24 @@ pub(crate) fn echo_check(options: &Options) -> Result<()> {
     let len: usize = options.get("bytes", 1 << 20)?;
     let mut sent = vec![0; len];
     Noise::new(options.get("seed", 1)?).fill(&mut sent);
+    let count: usize = options.get("parallel", 1)?;
+    let together = Barrier::new(count);
+    thread::scope(|scope| {
+        let checks: Vec<_> = (0..count)
+            .map(|_| {
+                scope.spawn(|| {
+                    together.wait();
+                    one_echo(options, sent.clone())
+                })
+            })
+            .collect();
+        checks.into_iter().try_for_each(|check| check.join().expect("a check does not panic"))
+    })?;
+    say("same")
+}
+
+/// Connects, sends `sent`, ends its half, and compares what comes back.
+fn one_echo(options: &Options, sent: Vec<u8>) -> Result<()> {
     let mut stream = TcpStream::connect(options.address()).context("connecting")?;
     let mut writer = stream.try_clone()?;
     let expected = sent.clone();
@@ -36,7 +55,7 @@ pub(crate) fn echo_check(options: &Options) -> Result<()> {
     stream.read_to_end(&mut got).context("reading the echo")?;
     writing.join().expect("the writer does not panic")?;
     ensure!(got == expected, "{} bytes came back, {} had been sent", got.len(), expected.len());
-    say("same")
+    Ok(())
 }
 
 /// Asks an HTTP server for a file, reads nothing for a while, then all. Prints the digest.
