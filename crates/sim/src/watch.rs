@@ -49,12 +49,12 @@ struct Side {
     scale_heard: Option<u8>,
     /// Behind the last byte that was ever sent, from the first byte; the FIN counts.
     sent_to: u64,
-    /// The highest acknowledgement of these bytes that the receiver sent in a pure ACK.
-    acked_to: u64,
+    /// What the receiver has said in pure ACKs.
+    said: Said,
+    /// The same, without what acknowledges the FIN.
+    said_of_data: Said,
     /// The highest edge of the window that reached the sender.
     edge_heard: u64,
-    /// The highest edge that the receiver sent in a pure ACK.
-    edge_sent: u64,
     /// Segments with data.
     segments: u64,
     /// Those of them that began with bytes that had been sent before.
@@ -75,6 +75,31 @@ struct Side {
     believes: bool,
     /// The least path MTU that a router has told it, and when.
     told_mtu: Option<(usize, Instant)>,
+}
+
+/// What a receiver has said in pure ACKs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// The highest acknowledgement.
+    ack: u64,
+    /// The highest edge of the window.
+    edge: u64,
+}
+
+impl Side {
+    /// What an ACK up to `ack` may not fall behind. TIME-WAIT acknowledges the FIN and waits for
+    /// nothing: it may pass ACKs of data that wait for their departure. Those keep their order.
+    fn said_before(&mut self, ack: u64) -> &mut Said {
+        let passed = ack <= self.total && self.said.ack > self.total && !self.prompt;
+        if passed { &mut self.said_of_data } else { &mut self.said }
+    }
+
+    fn note_said(&mut self, said: Said) {
+        *self.said_before(said.ack) = said;
+        if said.ack <= self.total {
+            self.said_of_data = said;
+        }
+    }
 }
 
 /// Watches the flows of a run.
@@ -105,9 +130,9 @@ impl Watch {
                 scale: None,
                 scale_heard: None,
                 sent_to: 0,
-                acked_to: 0,
+                said: Said::default(),
+                said_of_data: Said::default(),
                 edge_heard: 0,
-                edge_sent: 0,
                 segments: 0,
                 retransmitted: 0,
                 acked_any: 0,
@@ -299,11 +324,11 @@ impl Watch {
         let Some(isn) = side.isn.filter(|_| repr.flags.contains(TcpFlags::ACK)) else {
             return Ok(());
         };
-        let Some(ack) = unwrap(side.acked_to, isn, repr.ack) else {
+        let Some(ack) = unwrap(side.said.ack, isn, repr.ack) else {
             return wrong("only what was sent is acknowledged", segment, "before the SYN");
         };
         let beyond = |right: SeqNum| {
-            unwrap(side.acked_to, isn, right).is_some_and(|right| right > side.sent_to)
+            unwrap(side.said.ack, isn, right).is_some_and(|right| right > side.sent_to)
         };
         if ack > side.sent_to || repr.options.sack().iter().any(|block| beyond(block.right)) {
             let what = format!("{ack} and SACK, sent was up to {}", side.sent_to);
@@ -314,22 +339,20 @@ impl Watch {
             return Ok(());
         }
         let edge = ack + (u64::from(repr.window) << scale);
-        if ack < side.acked_to && side.acked_to > side.total && !side.prompt {
-            // The FIN is acknowledged: TIME-WAIT has answered, which waits for nothing, and may
-            // pass ACKs that wait for their departure.
-            return Ok(());
-        }
-        if ack < side.acked_to {
-            let what = format!("{ack} after {}", side.acked_to);
-            return wrong("no acknowledgement goes back", segment, what);
+        let said = *side.said_before(ack);
+        if ack < said.ack {
+            return wrong(
+                "no acknowledgement goes back",
+                segment,
+                format!("{ack} after {}", said.ack),
+            );
         }
         // An edge that was not scaled in a SYN is a whole number of units by chance only.
-        if !side.shrinks && edge + (1 << scale) <= side.edge_sent {
-            let what = format!("{edge} after {}", side.edge_sent);
+        if !side.shrinks && edge + (1 << scale) <= said.edge {
+            let what = format!("{edge} after {}", said.edge);
             return wrong("no edge of a window goes back", segment, what);
         }
-        side.acked_to = ack;
-        side.edge_sent = side.edge_sent.max(edge);
+        side.note_said(Said { ack, edge: said.edge.max(edge) });
         Ok(())
     }
 
@@ -350,7 +373,7 @@ impl Watch {
         let scale = if syn { 0 } else { self.scale_of(own) };
         let side = &mut self.sides[other];
         let Some(isn) = side.isn.filter(|_| flags.contains(TcpFlags::ACK)) else { return };
-        if let Some(ack) = unwrap(side.acked_to, isn, segment.repr.ack) {
+        if let Some(ack) = unwrap(side.said.ack, isn, segment.repr.ack) {
             let edge = ack + (u64::from(segment.repr.window) << scale);
             side.edge_heard = side.edge_heard.max(edge);
         }
@@ -420,4 +443,60 @@ fn wrong(
 ) -> Result<(), Wrong> {
     let to = if segment.to_server { "server" } else { "client" };
     Err((rule, format!("flow {} to the {to}: {what}: {:?}", segment.flow, segment.repr)))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_wire::tcp::TcpRepr;
+
+    use super::*;
+
+    /// A hundred bytes and a FIN have come from the client; the server acknowledges them with
+    /// windows of a thousand bytes.
+    fn server_says(prompt: bool, acks: &[u32]) -> Result<(), Wrong> {
+        let around = Surroundings {
+            prompt,
+            shrinks: false,
+            backs_off: true,
+            one_copy: true,
+            probes: true,
+            believes: true,
+        };
+        let mut watch = Watch::default();
+        watch.add(100, 0, [around, around]);
+        watch.sides[0].isn = Some(SeqNum(7));
+        watch.sides[0].sent_to = 101;
+        for ack in acks {
+            let repr = TcpRepr {
+                flags: TcpFlags::ACK,
+                ack: SeqNum(8 + ack),
+                window: 1000,
+                ..TcpRepr::default()
+            };
+            let segment =
+                Segment { flow: 0, to_server: false, repr, data_at: 40, len: 0, v6: false };
+            watch.sent_ack(&segment, 1, 0)?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn only_time_wait_passes_acks_that_wait() {
+        assert_eq!(server_says(true, &[0, 50, 50, 100, 101, 101]), Ok(()));
+        assert_eq!(server_says(false, &[50, 101, 50, 101, 100, 101]), Ok(()));
+        for (prompt, acks) in [
+            // Nothing waits where packets leave at once.
+            (true, &[50, 101, 50][..]),
+            // The FIN is not acknowledged.
+            (false, &[50, 100, 50]),
+            // What waits keeps its order.
+            (false, &[50, 101, 100, 50]),
+            (false, &[50, 101, 20]),
+        ] {
+            let broken = server_says(prompt, acks).map_err(|(rule, _)| rule);
+            assert_eq!(broken, Err("no acknowledgement goes back"), "{prompt} {acks:?}");
+        }
+        let beyond = server_says(true, &[102]).map_err(|(rule, _)| rule);
+        assert_eq!(beyond, Err("only what was sent is acknowledged"));
+    }
 }
