@@ -27,6 +27,7 @@ pub(crate) fn echo_check(options: &Options) -> Result<()> {
     let mut sent = vec![0; len];
     Noise::new(options.get("seed", 1)?).fill(&mut sent);
     let count: usize = options.get("parallel", 1)?;
+    ensure!(count > 0, "--parallel must be 1 at least");
     let together = Barrier::new(count);
     thread::scope(|scope| {
         let checks: Vec<_> = (0..count)
