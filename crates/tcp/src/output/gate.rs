@@ -142,7 +142,7 @@ mod tests {
             ("tso_defer", Restart::Timer(Timer::TsoDefer, LATER), |view| view.unsent = 500),
             ("nagle", Restart::Ack, |view| view.small_unacked = None),
             ("cork", Restart::Persist, |view| view.corked = false),
-            ("small_queue", Restart::Completion, |view| view.below.packets = 1),
+            ("small_queue", Restart::Completion, |view| view.below.in_flight = 1),
         ];
         let unasked = Hold::ALL[order.len()..].iter().map(|hold| hold.name());
         assert_eq!(unasked.collect::<std::vec::Vec<_>>(), ["refused"]);

@@ -10,21 +10,21 @@
 
 use crate::limits::MAX_BUFFER;
 
-/// What one unit costs beside its bytes: the record of a packet, and the memory of its headers
-/// and page list.
-pub(crate) const UNIT_OVERHEAD: usize = 1280;
+/// What every packet has room for beside its payload: 256 bytes for headers and 320 for the page
+/// list. Kernels that are built for wireless networks have 320 for headers.
+const HEADER_ROOM: usize = 576;
+
+/// The record of a packet.
+const RECORD: usize = 256;
+
+/// What one unit costs beside its bytes. Linux before 6.3 took a whole kilobyte for the headers.
+pub(crate) const UNIT_OVERHEAD: usize = HEADER_ROOM + RECORD;
 
 /// The least that SO_SNDBUF can be: two small units.
 pub(crate) const LEAST_SNDBUF: usize = 2 * (2048 + 256);
 
 /// The least that SO_RCVBUF can be.
 pub(crate) const LEAST_RCVBUF: usize = 2048 + 256;
-
-/// What a full segment counts beside its payload when the buffer is sized after the congestion
-/// window: headers and the page list (rounded up to a power of two together with the payload), and
-/// the record.
-const HEADER_ROOM: usize = 640;
-const RECORD: usize = 256;
 
 /// What setsockopt(SO_SNDBUF) with `asked` makes of the buffer: twice as much.
 pub(crate) fn sndbuf(asked: usize) -> usize {
@@ -54,7 +54,8 @@ pub(crate) fn queued(bytes: usize, units: usize) -> usize {
     bytes + units * UNIT_OVERHEAD
 }
 
-/// The buffer that goes with a congestion window of `segs` segments: two windows of full ones.
+/// The buffer that goes with a congestion window of `segs` segments: two windows of full ones,
+/// whose payload and room for headers are rounded up to a power of two together.
 pub(crate) fn expanded(mss: usize, segs: usize) -> usize {
     let per_segment = (mss + HEADER_ROOM).next_power_of_two() + RECORD;
     segs.saturating_mul(2 * per_segment)
@@ -94,7 +95,8 @@ mod tests {
     #[test]
     fn the_buffer_of_a_window() {
         assert_eq!(expanded(1000, 10), 46_080);
-        assert_eq!(expanded(1460, 10), 87_040);
+        assert_eq!(expanded(1460, 10), 46_080);
+        assert_eq!(expanded(1473, 10), 87_040);
         assert_eq!(expanded(1000, 20), 92_160);
     }
 

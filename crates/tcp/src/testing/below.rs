@@ -277,7 +277,7 @@ fn the_limit_of_small_queues() {
     t.leaves("P. 4001:8001 ack 1 x4");
     let (mut t, _) = small_queue();
     fast(&mut t);
-    t.config.tcp_limit_output_bytes = 6000;
+    t.config.tcp_limit_output_bytes = 5600;
     t.expect_nothing();
     // The setting is not for those that are paced.
     t.below.keeps_departures = true;
@@ -298,7 +298,7 @@ fn what_is_sent_again_has_twice_the_room() {
     let (mut t, packets) = small_queue();
     t.below.completed = packets[0].serial.expect("it was charged");
     // The first packet is lost; the other one is said to be larger than it is.
-    t.below.bytes = 4 * (2000 + 1280) - 1280;
+    t.below.bytes = 4 * (2000 + 832) - 832;
     for right in [3001, 4001] {
         t.recv(&std::format!(". 1:1 ack 1 sack 2001:{right}"));
     }
