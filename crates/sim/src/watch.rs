@@ -32,6 +32,12 @@ const MTU_IS_BELIEVED: Duration = Duration::from_secs(590);
 const LEAST_MTU_V4: usize = 552;
 const LEAST_MTU_V6: usize = 1280;
 
+/// A host gives up when none of so many packets is answered, the first of which left so long
+/// before the last: a SYN-ACK six times in 31 seconds (Linux: `tcp_synack_retries`), or an orphan
+/// for which timeouts add up to 102 seconds, four times if the first of them is three seconds long.
+const UNANSWERED: u32 = 4;
+const UNANSWERED_FOR: Duration = Duration::from_secs(30);
+
 /// What both ends say of ECN.
 const ECN_FLAGS: TcpFlags = TcpFlags(TcpFlags::ECE.0 | TcpFlags::CWR.0 | TcpFlags::AE.0);
 
@@ -75,6 +81,29 @@ struct Side {
     believes: bool,
     /// The least path MTU that a router has told it, and when.
     told_mtu: Option<(usize, Instant)>,
+    crowded_out: CrowdedOut,
+}
+
+/// Packets in a row for which queues had no place: since the last of them that has arrived.
+#[derive(Clone, Copy, Debug, Default)]
+struct CrowdedOut {
+    packets: u32,
+    /// When the first and the last of them were dropped.
+    first: Instant,
+    last: Instant,
+}
+
+impl CrowdedOut {
+    fn add(&mut self, now: Instant) {
+        self.first = if self.packets == 0 { now } else { self.first };
+        self.last = now;
+        self.packets += 1;
+    }
+
+    /// Whether a host may have given up.
+    fn is_the_end(self) -> bool {
+        self.packets >= UNANSWERED && self.last.since(self.first) >= UNANSWERED_FOR
+    }
 }
 
 /// What a receiver has said in pure ACKs.
@@ -143,6 +172,7 @@ impl Watch {
                 most_out: 0,
                 believes: sender.believes,
                 told_mtu: None,
+                crowded_out: CrowdedOut::default(),
             });
         }
         self.broken.push(false);
@@ -156,6 +186,18 @@ impl Watch {
 
     pub(crate) fn has_given_up(&self, flow: usize) -> bool {
         self.broken[flow]
+    }
+
+    /// A queue has no place for a segment.
+    pub(crate) fn crowded_out(&mut self, now: Instant, segment: &Segment) {
+        let (own, _) = Watch::pair(segment);
+        self.sides[own].crowded_out.add(now);
+    }
+
+    /// Whether queues had no place for so many packets of one direction of a flow, with none
+    /// between them that arrived, that a host may have given up.
+    pub(crate) fn was_crowded_out(&self, flow: usize) -> bool {
+        self.sides[flow * 2..flow * 2 + 2].iter().any(|side| side.crowded_out.is_the_end())
     }
 
     /// Segments with data that a direction of a flow has seen, and those of them that were sent
@@ -363,6 +405,9 @@ impl Watch {
             return;
         }
         let (own, other) = Watch::pair(segment);
+        if !flags.contains(TcpFlags::RST) {
+            self.sides[own].crowded_out = CrowdedOut::default();
+        }
         let syn = flags.contains(TcpFlags::SYN);
         if syn {
             self.sides[own].scale_heard = segment.repr.options.syn().window_scale;
@@ -478,6 +523,23 @@ mod tests {
             watch.sent_ack(&segment, 1, 0)?;
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_host_may_give_up_when_nothing_arrives_for_long() {
+        // When packets met a full queue, in seconds, and whether a host may have given up.
+        for (dropped, expected) in [
+            (&[][..], false),
+            (&[0, 1, 3, 7, 15, 31], true),
+            (&[3, 10, 24, 51], true),
+            // Not for long enough, and too few.
+            (&[0, 1, 3, 7, 15, 29], false),
+            (&[0, 30, 100], false),
+        ] {
+            let mut crowded_out = CrowdedOut::default();
+            dropped.iter().for_each(|&at| crowded_out.add(Instant::from_millis(at * 1000)));
+            assert_eq!(crowded_out.is_the_end(), expected, "{dropped:?}");
+        }
     }
 
     #[test]

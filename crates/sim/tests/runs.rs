@@ -91,6 +91,8 @@ fn rules_hold_where_they_were_too_strict() {
         (6104, draw(6104)),
         (12_323, draw(12_323)),
         (47_572, draw(47_572)),
+        // A queue that another flow keeps full has no place for what an orphan sends again.
+        (80_487, draw(80_487)),
     ] {
         let outcome = run(&scenario, seed, &RunConfig::default()).unwrap();
         assert_eq!(outcome.violation, None, "seed {seed}");

@@ -25,7 +25,7 @@ use siphasher::sip::SipHasher13;
 
 use self::host::Host;
 use self::memory::Memory;
-use self::net::{Made, Net, Passage};
+use self::net::{Made, Net, Passage, Passed};
 use self::series::Sampler;
 use crate::app::{App, End, Place, ReadyList};
 use crate::fault::{Faults, Segment};
@@ -478,20 +478,14 @@ impl<'a> World<'a> {
         for wire in 0..self.net.wires() {
             while let Some(packet) = self.net.release(wire, self.now) {
                 any = true;
-                let mut passage = self.passage();
-                passage.offer(wire, packet);
-                let made = passage.into_made();
-                self.deliver(made);
+                self.pass(|passage| passage.offer(wire, packet));
             }
             while let Some((node, packet)) = self.net.take(wire, self.now) {
                 any = true;
                 if node < self.hosts.len() {
                     self.deliver(vec![Made { host: node, packet, refused: None }]);
                 } else {
-                    let mut passage = self.passage();
-                    passage.route(node, packet);
-                    let made = passage.into_made();
-                    self.deliver(made);
+                    self.pass(|passage| passage.route(node, packet));
                 }
             }
             self.check_conserved(wire);
@@ -499,9 +493,14 @@ impl<'a> World<'a> {
         any
     }
 
-    fn passage(&mut self) -> Passage<'_> {
+    /// Sends packets on their way, and what that makes to hosts.
+    fn pass(&mut self, send: impl FnOnce(&mut Passage<'_>)) {
         let flows = self.scenario.flow.len();
-        Passage::new(&mut self.net, &mut self.faults, self.now, flows)
+        let mut passage = Passage::new(&mut self.net, &mut self.faults, self.now, flows);
+        send(&mut passage);
+        let Passed { made, crowded_out } = passage.into_passed();
+        crowded_out.iter().for_each(|segment| self.watch.crowded_out(self.now, segment));
+        self.deliver(made);
     }
 
     /// Gives packets to hosts.
@@ -649,10 +648,7 @@ impl<'a> World<'a> {
         {
             self.violate(rule, what);
         }
-        let mut passage = self.passage();
-        passage.send(host, packet);
-        let made = passage.into_made();
-        self.deliver(made);
+        self.pass(|passage| passage.send(host, packet));
     }
 
     fn violate(&mut self, rule: &str, what: String) {
@@ -763,6 +759,7 @@ impl<'a> World<'a> {
                     unfinished = true;
                     continue;
                 }
+                Some(End::Failed(_)) if self.watch.was_crowded_out(app.flow) => continue,
                 Some(End::Failed(reason)) => format!("failed: {reason}"),
                 Some(End::Lost) => "lost".to_owned(),
                 None => {

@@ -211,8 +211,16 @@ pub(super) struct Passage<'a> {
     faults: &'a mut Faults,
     now: Instant,
     flows: usize,
+    passed: Passed,
+}
+
+/// What became of packets at one time.
+#[derive(Default)]
+pub(super) struct Passed {
     /// What routers tell hosts: it arrives at once.
-    made: Vec<Made>,
+    pub(super) made: Vec<Made>,
+    /// Segments for which a queue had no place.
+    pub(super) crowded_out: Vec<Segment>,
 }
 
 /// What a router tells a host.
@@ -230,12 +238,11 @@ impl<'a> Passage<'a> {
         now: Instant,
         flows: usize,
     ) -> Passage<'a> {
-        Passage { net, faults, now, flows, made: Vec::new() }
+        Passage { net, faults, now, flows, passed: Passed::default() }
     }
 
-    /// Packets that hosts get at once.
-    pub(super) fn into_made(self) -> Vec<Made> {
-        self.made
+    pub(super) fn into_passed(self) -> Passed {
+        self.passed
     }
 
     /// A host sends a packet.
@@ -268,7 +275,13 @@ impl<'a> Passage<'a> {
         let segment = Segment::of(&packet, self.flows);
         let Wire { link, name, from, to, .. } = &mut self.net.wires[wire];
         let fate = self.faults.decide(*name, link, segment.as_ref());
-        let Some(packet) = link.offer_segment(self.now, packet, fate).too_long else { return };
+        let full = link.stats().dropped_full;
+        let offered = link.offer_segment(self.now, packet, fate);
+        if link.stats().dropped_full > full {
+            self.passed.crowded_out.extend(segment);
+            return;
+        }
+        let Some(packet) = offered.too_long else { return };
         // Of a host's own link, the other end answers: the host does not see it.
         let (mtu, node) = (link.config().mtu, if *from < self.net.hosts { *to } else { *from });
         if !self.net.silent[node]
@@ -277,7 +290,7 @@ impl<'a> Passage<'a> {
         {
             // Nobody knows a segment that was damaged on its way.
             let refused = segment.filter(|_| is_intact(&packet)).map(|segment| (segment, mtu));
-            self.made.push(Made { host, packet: answer, refused });
+            self.passed.made.push(Made { host, packet: answer, refused });
         }
     }
 }
