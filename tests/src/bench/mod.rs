@@ -32,7 +32,7 @@ use rows::Row;
 use stage::Stage;
 use table::Measured;
 
-use crate::harness::scope;
+use crate::harness::{runner, scope};
 
 /// How much to measure.
 #[derive(Clone, Copy)]
@@ -106,6 +106,7 @@ fn as_root(measure: impl FnOnce() -> Result<()>) -> Result<()> {
         bail!("this needs root: it makes network namespaces and TUN devices");
     }
     scope::sweep_stale();
+    runner::end_on_signals()?;
     measure()
 }
 

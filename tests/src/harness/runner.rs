@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::env;
+use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{files, process, scope};
@@ -140,7 +143,7 @@ fn run_apart(index: usize, case: &Case) -> Result<(bool, String, Duration)> {
     let start = Instant::now();
     let log = files::Scratch::new()?;
     let path = log.file("log");
-    let out = std::fs::File::create(&path).context("making the log of a test")?;
+    let out = fs::File::create(&path).context("making the log of a test")?;
     let mut command = Command::new(env::current_exe().context("finding this program")?);
     command
         .args(["one", case.name])
@@ -156,7 +159,7 @@ fn run_apart(index: usize, case: &Case) -> Result<(bool, String, Duration)> {
     kill_group(id);
     scope::sweep(&scope);
     RUNNING.lock().expect("no worker panics here").retain(|(other, _)| *other != id);
-    let mut said = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut said = fs::read_to_string(&path).unwrap_or_default();
     let passed = match outcome? {
         Some(passed) => passed,
         None => {
@@ -183,21 +186,37 @@ fn kill_group(id: u32) {
     }
 }
 
-/// On SIGINT and SIGTERM: end the running tests and remove what they made.
-fn end_on_signals() -> Result<()> {
+/// On SIGINT and SIGTERM: end what runs, tests or the programs of a measurement, and remove what
+/// they made.
+pub(crate) fn end_on_signals() -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
+            let _making = scope::making();
             let running = RUNNING.lock().map(|r| r.clone()).unwrap_or_default();
             for (id, scope) in running {
                 kill_group(id);
                 scope::sweep(&scope);
             }
+            kill_children();
             scope::sweep(&scope::current());
             std::process::exit(130);
         }
     });
     Ok(())
+}
+
+/// Ends the programs that this process has started.
+fn kill_children() {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return };
+    for thread in threads.flatten() {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for pid in children.split_whitespace() {
+            if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
 }
 
 /// Runs one test in this process: the other half of `run_apart`.

@@ -106,7 +106,12 @@ impl Forwarded {
         let control = |name| host.near.sysctl("net/ipv4/tcp_congestion_control", name);
         // Its sockets are not ours to choose for. A namespace may take what the machine's
         // administrator allows, and Reno always; neither it nor CUBIC paces, as BBR does.
-        control(CONGESTION_CONTROL).or_else(|_| control("reno"))?;
+        if control(CONGESTION_CONTROL).is_err() {
+            eprintln!(
+                "note: namespaces may not choose {CONGESTION_CONTROL}; what is forwarded has reno"
+            );
+            control("reno")?;
+        }
         let mut command = forwarder.command(&host.near, &inner);
         let process = Process::spawn(forwarder.program(), &mut command)?;
         let mut forwarded = Forwarded { process, inner, host };
