@@ -26,7 +26,7 @@ use crate::{bench, docs, shell, steps};
 const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
      figures bench [TABLE]... [--quick] | figures bench \
      kernel|peers|forwarders|devices|tun2proxy|million|profile|instructions --from FILE | \
-     figures bench senders|receivers|nsperf|nsperf-link|udp --from FILE...";
+     figures bench senders|receivers|nsperf|nsperf-link|fairness|udp --from FILE...";
 
 /// The longest that one command may take, unless its table says otherwise.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -67,7 +67,7 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 22] = [
+const TABLES: [Table; 23] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: PEERS, needs_root: true, take: peers },
     Table { name: FORWARDERS, needs_root: true, take: forwarders },
@@ -78,6 +78,7 @@ const TABLES: [Table; 22] = [
     Table { name: "senders", needs_root: true, take: senders::sending },
     Table { name: "receivers", needs_root: true, take: senders::receiving },
     Table { name: "nsperf-link", needs_root: true, take: senders::nsperf },
+    Table { name: "fairness", needs_root: true, take: senders::fairness },
     Table { name: "attacks", needs_root: true, take: attacks },
     Table { name: "udp", needs_root: true, take: udp },
     Table { name: "in-process", needs_root: false, take: stream::in_process },
@@ -149,7 +150,7 @@ fn from(table: &str, documents: &[String]) -> Result<Rows> {
         (FORWARDERS, [taken]) => tables::forwarders(repeated(taken)?),
         ("senders", taken) => senders::paths(taken, "send"),
         ("receivers", taken) => senders::paths(taken, "receive"),
-        ("nsperf-link", taken) => senders::scenarios(taken),
+        ("nsperf-link" | "fairness", taken) => senders::scenarios(taken),
         ("udp", taken) => tables::udp(taken),
         ("million", [taken]) => tables::million(taken),
         ("profile", [taken]) => tables::profile(taken, PROFILE),

@@ -36,8 +36,17 @@ pub(super) fn nsperf(root: &Path, effort: Effort) -> Result<Rows> {
         taken.push(take(root, effort, &[&alone[..], &["--congestion", control]].concat())?);
     }
     taken.push(take(root, effort, &[&beside[..], &["--beside", "bbr"]].concat())?);
-    taken.push(take(root, effort, &[&beside[..], &["--kernel-beside", "cubic"]].concat())?);
     scenarios(&taken)
+}
+
+/// Each controller beside the same of a kernel's, on the paths of nsperf's "coexist".
+pub(super) fn fairness(root: &Path, effort: Effort) -> Result<Rows> {
+    let seconds = effort.of("60", "10");
+    let taken = ["cubic", "reno"].map(|control| {
+        let options = ["--nsperf", "--seconds", seconds, "--congestion", control];
+        take(root, effort, &[&options[..], &["--kernel-beside", control]].concat())
+    });
+    scenarios(&taken.into_iter().collect::<Result<Vec<_>>>()?)
 }
 
 fn controls(root: &Path, effort: Effort, options: &[&str]) -> Result<Vec<Value>> {
