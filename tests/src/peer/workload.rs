@@ -82,6 +82,9 @@ fn drain(mut stream: TcpStream) -> Result<()> {
     say(&json!({ "bytes": bytes, "seconds": seconds, "cpu_seconds": cpu }).to_string())
 }
 
+/// Bytes of a write that takes long enough to look at the clock after it.
+const LARGE: usize = 16 * 1024;
+
 /// Writes blocks of one size for some time, then waits until the other side has read them all.
 pub(crate) fn write(options: &Options) -> Result<()> {
     let block = vec![0x5a; options.get("size", 65536)?];
@@ -90,9 +93,11 @@ pub(crate) fn write(options: &Options) -> Result<()> {
     let start = Instant::now();
     let cpu = cpu_seconds();
     let mut bytes = 0;
+    // Looking at the clock after every write would weigh upon small ones. Large ones may wait for
+    // seconds each.
+    let writes = if block.len() < LARGE { 32 } else { 1 };
     while start.elapsed() < limit {
-        // Looking at the clock after every write would weigh upon small ones.
-        for _ in 0..32 {
+        for _ in 0..writes {
             stream.write_all(&block).context("writing")?;
             bytes += block.len() as u64;
         }
