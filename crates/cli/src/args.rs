@@ -269,6 +269,10 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
           value_parser = units::buffer_size)]
     pub write_buffer: Option<usize>,
+    /// Write and read by reference: one block is sent again and again, and nothing is copied; with
+    /// --threads what is read is
+    #[arg(long, conflicts_with = "write_buffer")]
+    pub shared: bool,
     /// Receive instead of send; with --to the peer must be a chargen service
     #[arg(short = 'R', long)]
     pub reverse: bool,
@@ -325,7 +329,7 @@ pub(crate) struct IdleArgs {
 /// `plimsoll serve`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Services: discard:PORT, chargen:PORT[:WRITE_SIZE], echo:PORT, rr:PORT:REQ[:RESP],
+    /// Services: discard:PORT[:shared], chargen:PORT[:WRITE_SIZE], echo:PORT, rr:PORT:REQ[:RESP],
     /// http:PORT:DIR
     #[arg(value_name = "SERVICE")]
     pub services: Vec<Service>,

@@ -389,7 +389,7 @@ fn task(
     tally: Rc<Tally>,
 ) -> Box<dyn Task> {
     match *kind {
-        Kind::Discard => Box::new(Sink { stream, stop_phase: u32::MAX, tally }),
+        Kind::Discard { shared } => Box::new(Sink { stream, shared, stop_phase: u32::MAX, tally }),
         Kind::Chargen { write_size } => Box::new(Source::endless(stream, write_size, tally)),
         Kind::Echo => Box::new(Echo::new(stream, tally)),
         Kind::RequestResponse { request, response } => {

@@ -17,7 +17,10 @@ pub(crate) struct Service {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reads and forgets (RFC 863).
-    Discard,
+    Discard {
+        /// By reference.
+        shared: bool,
+    },
     /// Writes without end, `write_size` bytes at a time (RFC 864).
     Chargen {
         /// Bytes of one write.
@@ -43,7 +46,7 @@ impl Kind {
     /// The name on the command line.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Kind::Discard => "discard",
+            Kind::Discard { .. } => "discard",
             Kind::Chargen { .. } => "chargen",
             Kind::Echo => "echo",
             Kind::RequestResponse { .. } => "rr",
@@ -56,7 +59,7 @@ impl Kind {
 const CHARGEN_WRITE_SIZE: usize = 16384;
 
 /// What every error message about a service ends with.
-const KNOWN: &str = "known services: discard:PORT, chargen:PORT[:WRITE_SIZE], echo:PORT, \
+const KNOWN: &str = "known services: discard:PORT[:shared], chargen:PORT[:WRITE_SIZE], echo:PORT, \
                      rr:PORT:REQ[:RESP], http:PORT:DIR";
 
 impl std::str::FromStr for Service {
@@ -84,7 +87,8 @@ impl std::str::FromStr for Service {
 
 fn kind(name: &str, rest: Option<&str>) -> Result<Kind, String> {
     match (name, rest) {
-        ("discard", None) => Ok(Kind::Discard),
+        ("discard", None) => Ok(Kind::Discard { shared: false }),
+        ("discard", Some("shared")) => Ok(Kind::Discard { shared: true }),
         ("echo", None) => Ok(Kind::Echo),
         ("chargen", None) => Ok(Kind::Chargen { write_size: CHARGEN_WRITE_SIZE }),
         ("chargen", Some(size)) => Ok(Kind::Chargen { write_size: units::buffer_size(size)? }),
@@ -115,7 +119,8 @@ mod tests {
 
     #[test]
     fn all_kinds() {
-        assert_eq!(parse("discard:9").unwrap().kind, Kind::Discard);
+        assert_eq!(parse("discard:9").unwrap().kind, Kind::Discard { shared: false });
+        assert_eq!(parse("discard:9:shared").unwrap().kind, Kind::Discard { shared: true });
         assert_eq!(parse("echo:7").unwrap(), Service { port: 7, kind: Kind::Echo });
         assert_eq!(parse("chargen:19").unwrap().kind, Kind::Chargen { write_size: 16384 });
         assert_eq!(parse("chargen:19:128").unwrap().kind, Kind::Chargen { write_size: 128 });

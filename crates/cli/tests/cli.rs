@@ -186,11 +186,13 @@ fn run_time_errors() {
 fn stream_in_one_process() {
     let extras = ["", "--reverse", "--threads", "--reverse --threads", "--offload off --mtu 1280"];
     let buffered = ["-m 100 --write-buffer 16KiB", "-m 100 --write-buffer 16KiB --threads"];
-    for extra in extras.into_iter().chain(buffered) {
+    let shared = ["--shared", "--shared --reverse", "--shared --threads"];
+    for extra in extras.into_iter().chain(buffered).chain(shared) {
         let text = document(&format!("stream -n 1MiB -P 2 --json - {extra}"));
         has_figures(&text);
         assert_eq!(text["bytes"], 2 << 20, "{extra}");
         assert_eq!(text["flows"], 2);
+        assert_eq!(text["shared"], extra.contains("--shared"));
         assert!(text["throughput_bits_per_s"].as_f64().unwrap() > 0.0);
         assert!(text["transactions_per_s"].is_null());
         assert!(text["latency_us"].is_null());

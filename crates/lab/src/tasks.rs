@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use plimsoll::{BufferedStream, TcpListener, TcpStream};
+use plimsoll::{BufferedStream, Slice, TcpListener, TcpStream, WriteFlags};
 
 use crate::event_loop::{Around, Task, Turn};
 
@@ -90,6 +90,22 @@ pub fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<u
         match (&*stream).read(&mut around.scratch[..limit]) {
             Ok(0) => return Step::Ended,
             Ok(count) => return Step::Went(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if !stream.poll_readable(around.waker) {
+                    return Step::Blocked;
+                }
+            }
+            Err(error) => return Step::Failed(error),
+        }
+    }
+}
+
+/// As [`read`], by reference: nothing is copied, and what was read is dropped at once.
+fn read_by_reference(stream: &TcpStream, around: &mut Around<'_>) -> Step<usize> {
+    loop {
+        match stream.read_shared(around.scratch.len()) {
+            Ok(data) if data.is_empty() => return Step::Ended,
+            Ok(data) => return Step::Went(data.len()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if !stream.poll_readable(around.waker) {
                     return Step::Blocked;
@@ -181,6 +197,8 @@ impl<F: FnMut(TcpStream) -> Box<dyn Task>> Task for Acceptor<F> {
 pub struct Sink {
     /// The connection.
     pub stream: TcpStream,
+    /// It reads by reference.
+    pub shared: bool,
     /// The phase in which it stops although more may come.
     pub stop_phase: u32,
     /// Where to count.
@@ -194,7 +212,11 @@ impl Task for Sink {
         }
         let mut moved = 0;
         while moved < around.turn_bytes {
-            match read(&self.stream, around, usize::MAX) {
+            let step = match self.shared {
+                true => read_by_reference(&self.stream, around),
+                false => read(&self.stream, around, usize::MAX),
+            };
+            match step {
                 Step::Went(count) => {
                     add(&self.tally.received, count as u64);
                     moved += count;
@@ -236,35 +258,41 @@ pub struct Source {
 enum Output {
     Plain(TcpStream),
     Buffered(BufferedStream),
+    /// By reference, the same block again and again.
+    Shared(TcpStream, Slice),
 }
 
 impl Output {
     fn stream(&self) -> &TcpStream {
         match self {
-            Output::Plain(stream) => stream,
+            Output::Plain(stream) | Output::Shared(stream, _) => stream,
             Output::Buffered(stream) => stream.get_ref(),
         }
     }
 
     fn shutdown(&mut self) -> io::Result<()> {
         match self {
-            Output::Plain(stream) => stream.shutdown(Shutdown::Write),
+            Output::Plain(stream) | Output::Shared(stream, _) => stream.shutdown(Shutdown::Write),
             Output::Buffered(stream) => stream.shutdown(Shutdown::Write),
         }
     }
 
-    /// As [`write()`], with or without the buffer.
+    /// As [`write()`], whatever it is.
     fn write(&mut self, around: &mut Around<'_>, count: usize) -> Step<usize> {
-        let stream = match self {
-            Output::Plain(stream) => return write(stream, around, count),
-            Output::Buffered(stream) => stream,
-        };
         let count = count.min(around.scratch.len());
         loop {
-            match stream.write(&around.scratch[..count]) {
+            let written = match self {
+                Output::Plain(stream) => (&*stream).write(&around.scratch[..count]),
+                Output::Buffered(stream) => stream.write(&around.scratch[..count]),
+                Output::Shared(stream, block) => {
+                    let part = block.range(0, count.min(block.len()));
+                    stream.write_shared(&[part], WriteFlags::default())
+                }
+            };
+            match written {
                 Ok(count) => return Step::Went(count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !stream.get_ref().poll_writable(around.waker) {
+                    if !self.stream().poll_writable(around.waker) {
                         return Step::Blocked;
                     }
                 }
@@ -298,6 +326,16 @@ impl Source {
             && let Ok(stream) = stream.try_clone()
         {
             self.stream = Output::Buffered(stream.with_write_buffer(bytes));
+        }
+        self
+    }
+
+    /// Without copying, if `shared`.
+    pub fn by_reference(mut self, shared: bool) -> Source {
+        if let (true, Output::Plain(stream)) = (shared, &self.stream)
+            && let Ok(stream) = stream.try_clone()
+        {
+            self.stream = Output::Shared(stream, Slice::from_owner(vec![0; self.message]));
         }
         self
     }

@@ -19,6 +19,7 @@ struct Document<'a> {
     flows: u32,
     message_bytes: usize,
     write_buffer_bytes: Option<usize>,
+    shared: bool,
     seconds: f64,
     bytes: u64,
     #[serde(flatten)]
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
     let json = output::open(args.run.json.as_deref())?;
     let (mut workload, captures) = workload(kind, &args.run, &args.link, &args.stack)?;
     workload.write_buffer = args.write_buffer;
+    workload.shared = args.shared;
     let measured = measure(&workload, &args.stack)?;
     let figures = measured.figures(&kind);
     let seconds = measured.elapsed.as_secs_f64();
@@ -50,6 +52,7 @@ pub(crate) fn run(args: &StreamArgs) -> anyhow::Result<()> {
         flows: args.run.flows,
         message_bytes: message,
         write_buffer_bytes: args.write_buffer,
+        shared: args.shared,
         seconds,
         bytes: measured.bytes,
         figures: &figures,

@@ -62,9 +62,8 @@ fn serve(
 ) {
     let tally = Rc::new(Tally::default());
     let mut events = EventLoop::new(stack, workload.idle);
-    let kind = (workload.kind, workload.write_buffer);
-    let count = tally.clone();
-    let start = move |stream: TcpStream| server_task(kind, stream, count.clone());
+    let (how, count) = (How::of(workload), tally.clone());
+    let start = move |stream: TcpStream| server_task(how, stream, count.clone());
     events.spawn(Box::new(Acceptor::new(listener, start, tally.clone())));
     events.run(None, |_| finish.is_stopped());
     events.set_phase(phase::STOP);
@@ -73,17 +72,38 @@ fn serve(
     let _ = report.send(tally.take_error());
 }
 
-fn server_task(
-    (kind, buffer): (Kind, Option<usize>),
-    stream: TcpStream,
-    tally: Rc<Tally>,
-) -> Box<dyn Task> {
-    match kind {
-        Kind::Send { .. } => Box::new(Sink { stream, stop_phase: u32::MAX, tally }),
-        Kind::Receive { message, bytes } => {
-            let stop_phase = phase::STOP;
-            Box::new(Source::new(stream, (message, bytes), stop_phase, tally).buffered(buffer))
+/// What flows, and how it is read and written.
+#[derive(Clone, Copy)]
+struct How {
+    kind: Kind,
+    buffer: Option<usize>,
+    shared: bool,
+}
+
+impl How {
+    fn of(workload: &Workload) -> How {
+        let Workload { kind, write_buffer: buffer, shared, .. } = *workload;
+        How { kind, buffer, shared }
+    }
+
+    /// Writes `bytes` bytes, `message` at a time.
+    fn source(
+        self,
+        stream: TcpStream,
+        (message, bytes): (usize, u64),
+        tally: Rc<Tally>,
+    ) -> Box<Source> {
+        let source = Source::new(stream, (message, bytes), phase::STOP, tally);
+        Box::new(source.buffered(self.buffer).by_reference(self.shared))
+    }
+}
+
+fn server_task(how: How, stream: TcpStream, tally: Rc<Tally>) -> Box<dyn Task> {
+    match how.kind {
+        Kind::Send { .. } => {
+            Box::new(Sink { stream, shared: how.shared, stop_phase: u32::MAX, tally })
         }
+        Kind::Receive { message, bytes } => how.source(stream, (message, bytes), tally),
         Kind::Rr { sizes: RequestResponse { request, response }, reconnect, .. } => {
             Box::new(Responder::new(stream, (request, response), reconnect, tally))
         }
@@ -251,9 +271,8 @@ fn open(
         events.spawn(Box::new(TakeMoved { own, plan, start_phase: phase::RUN }));
     }
     for (stream, mut alive) in share.streams {
-        let (tally, count, kind) = (tally.clone(), tally.clone(), workload.kind);
-        let buffer = workload.write_buffer;
-        let mut plan = match kind {
+        let (tally, count, how) = (tally.clone(), tally.clone(), How::of(workload));
+        let mut plan = match how.kind {
             Kind::Rr { sizes, transactions, .. } => Some(plan(sizes, transactions)),
             _ => None,
         };
@@ -264,7 +283,7 @@ fn open(
                     let asking = Asking::new(stream, alive.take());
                     Box::new(Requester::new(asking, plan, own.clone()))
                 }
-                None => client_task((kind, buffer), stream, stop_early, count.clone()),
+                None => client_task(how, stream, stop_early, count.clone()),
             }
         };
         let (stream, start_phase) = (Some(stream), phase::RUN);
@@ -282,21 +301,13 @@ fn open(
     waited
 }
 
-fn client_task(
-    (kind, buffer): (Kind, Option<usize>),
-    stream: TcpStream,
-    stop_early: bool,
-    tally: Rc<Tally>,
-) -> Box<dyn Task> {
-    let stop_phase = phase::STOP;
-    match kind {
-        Kind::Send { message, bytes } => {
-            Box::new(Source::new(stream, (message, bytes), stop_phase, tally).buffered(buffer))
-        }
+fn client_task(how: How, stream: TcpStream, stop_early: bool, tally: Rc<Tally>) -> Box<dyn Task> {
+    match how.kind {
+        Kind::Send { message, bytes } => how.source(stream, (message, bytes), tally),
         // A server in this process ends the stream itself when the time is over.
         _ => {
-            let stop_phase = if stop_early { stop_phase } else { u32::MAX };
-            Box::new(Sink { stream, stop_phase, tally })
+            let stop_phase = if stop_early { phase::STOP } else { u32::MAX };
+            Box::new(Sink { stream, shared: how.shared, stop_phase, tally })
         }
     }
 }

@@ -485,6 +485,9 @@ impl<N: Network> Run<N> {
         scratch: &mut Vec<u8>,
         (message, bytes): (usize, u64),
     ) -> io::Result<u64> {
+        if self.terms.shared {
+            return stream.send_shared(message, bytes, self.stop());
+        }
         let Some(buffer) = self.terms.write_buffer else {
             return send(stream.io(), scratch, message, bytes, self.stop());
         };
@@ -505,11 +508,7 @@ impl<N: Network> Run<N> {
                 if self.wait(|gate| gate.deadline.is_some()).is_err() {
                     return Ok(());
                 }
-                if self.terms.shared {
-                    stream.send_shared(message, bytes, self.stop())?;
-                } else {
-                    self.send(stream, scratch, (message, bytes))?;
-                }
+                self.send(stream, scratch, (message, bytes))?;
                 stream.shutdown(Shutdown::Write)?;
                 receive(stream.io(), scratch, |_| ())
             }
