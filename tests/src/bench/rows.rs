@@ -77,7 +77,7 @@ pub(crate) const ALL: &[Row] = &[
         against: VETH,
         floor: 0.6,
         aim: 1.0,
-        ours: we_receive,
+        ours: |stage| we_receive(stage, "discard:5001"),
         kernel: |stage| kernel_stream(stage, "65536", Side::Writer),
     },
     Row {
@@ -96,6 +96,24 @@ pub(crate) const ALL: &[Row] = &[
         floor: 0.6,
         aim: 1.0,
         ours: |stage| we_send_as(stage, "65536", &["--super-segment", "262144"]),
+        kernel: |stage| kernel_stream(stage, "65536", Side::Reader),
+    },
+    Row {
+        name: "kernel sends bulk to us, read by reference",
+        unit: Unit::Bits,
+        against: VETH,
+        floor: 0.6,
+        aim: 1.5,
+        ours: |stage| we_receive(stage, "discard:5001:shared"),
+        kernel: |stage| kernel_stream(stage, "65536", Side::Writer),
+    },
+    Row {
+        name: "we send bulk to the kernel, by reference",
+        unit: Unit::Bits,
+        against: VETH,
+        floor: 0.6,
+        aim: 1.5,
+        ours: |stage| we_send_as(stage, "65536", &["--shared"]),
         kernel: |stage| kernel_stream(stage, "65536", Side::Reader),
     },
     Row {
@@ -231,9 +249,9 @@ fn we_send_as(stage: &Stage, size: &str, how: &[&str]) -> Result<Sample> {
     Ok(sample)
 }
 
-fn we_receive(stage: &Stage) -> Result<Sample> {
+fn we_receive(stage: &Stage, service: &str) -> Result<Sample> {
     let world = stage.tun()?;
-    let server = world.serve(&["discard:5001"])?;
+    let server = world.serve(&[service])?;
     let address = format!("{OURS}:5001");
     let seconds = stage.seconds();
     let words = ["peer", "write", &address, "--size", "65536", "--seconds", &seconds];
