@@ -32,9 +32,10 @@ const MTU_IS_BELIEVED: Duration = Duration::from_secs(590);
 const LEAST_MTU_V4: usize = 552;
 const LEAST_MTU_V6: usize = 1280;
 
-/// A host gives up when none of so many packets is answered, the first of which left so long
-/// before the last: a SYN-ACK six times in 31 seconds (Linux: `tcp_synack_retries`), or an orphan
-/// for which timeouts add up to 102 seconds, four times if the first of them is three seconds long.
+/// So many packets without an answer, and so long from the first to the last, and a host may give
+/// up. A SYN-ACK is sent six times in 31 seconds (Linux: `tcp_synack_retries`). An orphan ends 102
+/// seconds after its first retransmission; if the first timeout was between 3.4 and 7.2 seconds
+/// long, it was sent again four times by then.
 const UNANSWERED: u32 = 4;
 const UNANSWERED_FOR: Duration = Duration::from_secs(30);
 
@@ -81,19 +82,19 @@ struct Side {
     believes: bool,
     /// The least path MTU that a router has told it, and when.
     told_mtu: Option<(usize, Instant)>,
-    crowded_out: CrowdedOut,
+    dropped_full: DroppedFull,
 }
 
-/// Packets in a row for which queues had no place: since the last of them that has arrived.
+/// Packets of one direction for which queues had no place, since one has arrived.
 #[derive(Clone, Copy, Debug, Default)]
-struct CrowdedOut {
+struct DroppedFull {
     packets: u32,
     /// When the first and the last of them were dropped.
     first: Instant,
     last: Instant,
 }
 
-impl CrowdedOut {
+impl DroppedFull {
     fn add(&mut self, now: Instant) {
         self.first = if self.packets == 0 { now } else { self.first };
         self.last = now;
@@ -172,7 +173,7 @@ impl Watch {
                 most_out: 0,
                 believes: sender.believes,
                 told_mtu: None,
-                crowded_out: CrowdedOut::default(),
+                dropped_full: DroppedFull::default(),
             });
         }
         self.broken.push(false);
@@ -188,16 +189,18 @@ impl Watch {
         self.broken[flow]
     }
 
-    /// A queue has no place for a segment.
-    pub(crate) fn crowded_out(&mut self, now: Instant, segment: &Segment) {
-        let (own, _) = Watch::pair(segment);
-        self.sides[own].crowded_out.add(now);
+    /// A queue has no place for a segment. A reset is no try to get through.
+    pub(crate) fn dropped_full(&mut self, now: Instant, segment: &Segment) {
+        if !segment.repr.flags.contains(TcpFlags::RST) {
+            let (own, _) = Watch::pair(segment);
+            self.sides[own].dropped_full.add(now);
+        }
     }
 
-    /// Whether queues had no place for so many packets of one direction of a flow, with none
-    /// between them that arrived, that a host may have given up.
-    pub(crate) fn was_crowded_out(&self, flow: usize) -> bool {
-        self.sides[flow * 2..flow * 2 + 2].iter().any(|side| side.crowded_out.is_the_end())
+    /// Whether full queues dropped so many packets of one direction of a flow, with none between
+    /// them that arrived, that a host may have given up.
+    pub(crate) fn may_have_given_up(&self, flow: usize) -> bool {
+        self.sides[flow * 2..flow * 2 + 2].iter().any(|side| side.dropped_full.is_the_end())
     }
 
     /// Segments with data that a direction of a flow has seen, and those of them that were sent
@@ -404,10 +407,8 @@ impl Watch {
         if !is_intact(packet) {
             return;
         }
+        self.heard(segment);
         let (own, other) = Watch::pair(segment);
-        if !flags.contains(TcpFlags::RST) {
-            self.sides[own].crowded_out = CrowdedOut::default();
-        }
         let syn = flags.contains(TcpFlags::SYN);
         if syn {
             self.sides[own].scale_heard = segment.repr.options.syn().window_scale;
@@ -421,6 +422,14 @@ impl Watch {
         if let Some(ack) = unwrap(side.said.ack, isn, segment.repr.ack) {
             let edge = ack + (u64::from(segment.repr.window) << scale);
             side.edge_heard = side.edge_heard.max(edge);
+        }
+    }
+
+    /// Something gets through. A reset says that a host has given up before.
+    fn heard(&mut self, segment: &Segment) {
+        if !segment.repr.flags.contains(TcpFlags::RST) {
+            let (own, _) = Watch::pair(segment);
+            self.sides[own].dropped_full = DroppedFull::default();
         }
     }
 
@@ -496,17 +505,19 @@ mod tests {
 
     use super::*;
 
+    const AROUND: Surroundings = Surroundings {
+        prompt: true,
+        shrinks: false,
+        backs_off: true,
+        one_copy: true,
+        probes: true,
+        believes: true,
+    };
+
     /// A hundred bytes and a FIN have come from the client; the server acknowledges them with
     /// windows of a thousand bytes.
     fn server_says(prompt: bool, acks: &[u32]) -> Result<(), Wrong> {
-        let around = Surroundings {
-            prompt,
-            shrinks: false,
-            backs_off: true,
-            one_copy: true,
-            probes: true,
-            believes: true,
-        };
+        let around = Surroundings { prompt, ..AROUND };
         let mut watch = Watch::default();
         watch.add(100, 0, [around, around]);
         watch.sides[0].isn = Some(SeqNum(7));
@@ -525,10 +536,24 @@ mod tests {
         Ok(())
     }
 
+    fn segment(to_server: bool, flags: TcpFlags) -> Segment {
+        let repr = TcpRepr { flags, ..TcpRepr::default() };
+        Segment { flow: 0, to_server, repr, data_at: 40, len: 0, v6: false }
+    }
+
+    /// A watch of one flow, of which full queues dropped packets to the server at these seconds.
+    fn dropped(flags: TcpFlags, seconds: &[u64]) -> Watch {
+        let mut watch = Watch::default();
+        watch.add(100, 0, [AROUND, AROUND]);
+        for at in seconds {
+            watch.dropped_full(Instant::from_millis(at * 1000), &segment(true, flags));
+        }
+        watch
+    }
+
     #[test]
     fn a_host_may_give_up_when_nothing_arrives_for_long() {
-        // When packets met a full queue, in seconds, and whether a host may have given up.
-        for (dropped, expected) in [
+        for (seconds, expected) in [
             (&[][..], false),
             (&[0, 1, 3, 7, 15, 31], true),
             (&[3, 10, 24, 51], true),
@@ -536,9 +561,23 @@ mod tests {
             (&[0, 1, 3, 7, 15, 29], false),
             (&[0, 30, 100], false),
         ] {
-            let mut crowded_out = CrowdedOut::default();
-            dropped.iter().for_each(|&at| crowded_out.add(Instant::from_millis(at * 1000)));
-            assert_eq!(crowded_out.is_the_end(), expected, "{dropped:?}");
+            let watch = dropped(TcpFlags::ACK, seconds);
+            assert_eq!(watch.may_have_given_up(0), expected, "{seconds:?}");
+        }
+        assert!(!dropped(TcpFlags::RST, &[0, 10, 20, 40]).may_have_given_up(0), "resets");
+    }
+
+    #[test]
+    fn what_arrives_is_no_reason_to_give_up() {
+        // A packet that arrives, and whether a host may give up all the same.
+        for (to_server, flags, expected) in [
+            (true, TcpFlags::ACK, false),
+            (true, TcpFlags::RST, true),
+            (false, TcpFlags::ACK, true),
+        ] {
+            let mut watch = dropped(TcpFlags::ACK, &[0, 10, 20, 40]);
+            watch.heard(&segment(to_server, flags));
+            assert_eq!(watch.may_have_given_up(0), expected, "{to_server} {flags:?}");
         }
     }
 

@@ -55,6 +55,8 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub struct Offered {
     /// The first packet that was longer than the MTU.
     pub too_long: Option<Box<Packet>>,
+    /// The queue had no place for it, or for a segment of it.
+    pub dropped_full: bool,
 }
 
 /// A packet at the end of the link.
@@ -159,6 +161,7 @@ impl Link {
             let fate = self.roll();
             let one = self.offer_segment(now, segment, fate);
             offered.too_long = offered.too_long.or(one.too_long);
+            offered.dropped_full |= one.dropped_full;
         }
         offered
     }
@@ -180,17 +183,17 @@ impl Link {
         }
         if bytes > u64::from(self.config.mtu) {
             self.stats.dropped_long += 1;
-            return Offered { too_long: Some(Box::new(packet)) };
+            return Offered { too_long: Some(Box::new(packet)), ..Offered::default() };
         }
         let mut env = Env { now, rng: &mut self.rng, stats: &mut self.stats };
-        self.queue.enqueue(Queued { packet, bytes, since: now, fate }, &mut env);
+        let taken = self.queue.enqueue(Queued { packet, bytes, since: now, fate }, &mut env);
         self.stats.queue_bytes_max = self.stats.queue_bytes_max.max(self.queue.bytes());
         if self.sending.is_none() {
             self.start(now);
         }
         // Without a rate it has left already.
         self.advance(now);
-        Offered::default()
+        Offered { dropped_full: !taken, ..Offered::default() }
     }
 
     /// When something happens next: the wire is done with a packet, or one arrives. Not every such

@@ -498,8 +498,8 @@ impl<'a> World<'a> {
         let flows = self.scenario.flow.len();
         let mut passage = Passage::new(&mut self.net, &mut self.faults, self.now, flows);
         send(&mut passage);
-        let Passed { made, crowded_out } = passage.into_passed();
-        crowded_out.iter().for_each(|segment| self.watch.crowded_out(self.now, segment));
+        let Passed { made, dropped_full } = passage.into_passed();
+        dropped_full.iter().for_each(|segment| self.watch.dropped_full(self.now, segment));
         self.deliver(made);
     }
 
@@ -759,7 +759,11 @@ impl<'a> World<'a> {
                     unfinished = true;
                     continue;
                 }
-                Some(End::Failed(_)) if self.watch.was_crowded_out(app.flow) => continue,
+                // A peer that gave up may not have been able to say so.
+                Some(End::Failed(_)) | None if self.watch.may_have_given_up(app.flow) => {
+                    unfinished = true;
+                    continue;
+                }
                 Some(End::Failed(reason)) => format!("failed: {reason}"),
                 Some(End::Lost) => "lost".to_owned(),
                 None => {

@@ -220,7 +220,7 @@ pub(super) struct Passed {
     /// What routers tell hosts: it arrives at once.
     pub(super) made: Vec<Made>,
     /// Segments for which a queue had no place.
-    pub(super) crowded_out: Vec<Segment>,
+    pub(super) dropped_full: Vec<Segment>,
 }
 
 /// What a router tells a host.
@@ -275,10 +275,9 @@ impl<'a> Passage<'a> {
         let segment = Segment::of(&packet, self.flows);
         let Wire { link, name, from, to, .. } = &mut self.net.wires[wire];
         let fate = self.faults.decide(*name, link, segment.as_ref());
-        let full = link.stats().dropped_full;
         let offered = link.offer_segment(self.now, packet, fate);
-        if link.stats().dropped_full > full {
-            self.passed.crowded_out.extend(segment);
+        if offered.dropped_full {
+            self.passed.dropped_full.extend(segment);
             return;
         }
         let Some(packet) = offered.too_long else { return };

@@ -72,14 +72,15 @@ impl Queue {
         }
     }
 
-    /// Takes a packet, or drops and counts it.
-    pub(super) fn enqueue(&mut self, queued: Queued, env: &mut Env<'_>) {
+    /// Takes a packet, or drops and counts it. Returns whether it took it.
+    pub(super) fn enqueue(&mut self, queued: Queued, env: &mut Env<'_>) -> bool {
         let refused = match self {
             Queue::DropTail(queue) => queue.enqueue(queued, env),
             Queue::CoDel(queue) => queue.enqueue(queued),
             Queue::DualPi2(queue) => queue.enqueue(queued, env),
         };
         env.stats.dropped_full += u64::from(refused.is_some());
+        refused.is_none()
     }
 
     /// The next packet for the wire, if one is left of those that wait.
