@@ -32,7 +32,7 @@ use rows::Row;
 use stage::Stage;
 use table::Measured;
 
-use crate::harness::{runner, scope};
+use crate::harness::runner;
 
 /// How much to measure.
 #[derive(Clone, Copy)]
@@ -100,14 +100,12 @@ fn compare(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// Runs a measurement that makes namespaces, after those are gone that killed ones left behind.
+/// Runs a measurement that makes namespaces.
 fn as_root(measure: impl FnOnce() -> Result<()>) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("this needs root: it makes network namespaces and TUN devices");
     }
-    scope::sweep_stale();
-    runner::end_on_signals()?;
-    measure()
+    runner::measure_apart(measure, steering::undo())
 }
 
 /// One pair of runs. Who goes first changes with each repetition.

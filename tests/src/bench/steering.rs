@@ -40,6 +40,17 @@ impl Steering {
     }
 }
 
+/// What makes the machine's table as large again as it is now, for a process that outlives the one
+/// which steers.
+pub(super) fn undo() -> impl FnOnce() + Send + 'static {
+    let before = fs::read_to_string(TABLE);
+    move || {
+        if let Ok(before) = before {
+            let _ = fs::write(TABLE, before.trim());
+        }
+    }
+}
+
 /// Processors as the kernel reads them: words of 32 in hexadecimal, the highest first.
 fn mask(has: impl Fn(usize) -> bool) -> String {
     let highest = (0..CpuSet::MAX_CPU).rev().find(|&processor| has(processor)).unwrap_or(0);

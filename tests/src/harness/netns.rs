@@ -13,10 +13,8 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     pub(crate) fn new() -> Result<Namespace> {
-        let making = scope::making();
         let namespace = Namespace { name: scope::unique() };
         run(Command::new("ip").args(["netns", "add", &namespace.name]))?;
-        drop(making);
         namespace.ip("link set lo up")?;
         Ok(namespace)
     }

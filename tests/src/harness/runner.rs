@@ -12,9 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{
-    Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal,
-};
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{files, process, scope};
@@ -71,7 +69,7 @@ pub(crate) fn run(cases: &[Case], filters: &[String], jobs: usize) -> Result<boo
         bail!("the tests against the host kernel need root: they make network namespaces");
     }
     scope::sweep_stale();
-    end_on_signals()?;
+    end_on_signals(|| ())?;
     let chosen: Vec<(usize, &Case)> = cases
         .iter()
         .enumerate()
@@ -186,19 +184,17 @@ fn kill_group(id: u32) {
     }
 }
 
-/// On SIGINT and SIGTERM: end what runs, tests or the programs of a measurement, and remove what
-/// they made.
-pub(crate) fn end_on_signals() -> Result<()> {
+/// On SIGINT and SIGTERM: end what runs, remove what it made, and `undo` what it changed.
+fn end_on_signals(undo: impl FnOnce() + Send + 'static) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            let _making = scope::making();
             let running = RUNNING.lock().map(|r| r.clone()).unwrap_or_default();
             for (id, scope) in running {
                 kill_group(id);
                 scope::sweep(&scope);
             }
-            kill_children();
+            undo();
             scope::sweep(&scope::current());
             std::process::exit(130);
         }
@@ -206,17 +202,33 @@ pub(crate) fn end_on_signals() -> Result<()> {
     Ok(())
 }
 
-/// Ends the programs that this process has started.
-fn kill_children() {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return };
-    for thread in threads.flatten() {
-        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        for pid in children.split_whitespace() {
-            if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
+/// Has a process of its own do what this one was called for, with all that it starts in a group of
+/// its own. If that or this is ended, the group ends as well, what it made is removed, and `undo`
+/// takes back what it changed. That process itself goes on with `measure`.
+pub(crate) fn measure_apart(
+    measure: impl FnOnce() -> Result<()>,
+    undo: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    if env::var_os(scope::VARIABLE).is_some() {
+        set_parent_process_death_signal(Some(Signal::KILL)).context("prctl")?;
+        return measure();
     }
+    scope::sweep_stale();
+    end_on_signals(undo)?;
+    let scope = scope::of_runner(std::process::id(), 1);
+    let mut command = Command::new(env::current_exe().context("finding this program")?);
+    command.args(env::args_os().skip(1)).env(scope::VARIABLE, &scope).process_group(0);
+    let mut child = command.spawn().context("starting the measurement")?;
+    let id = child.id();
+    RUNNING.lock().expect("nobody panics here").push((id, scope.clone()));
+    let status = child.wait()?;
+    kill_group(id);
+    scope::sweep(&scope);
+    if !status.success() {
+        // It has said why.
+        std::process::exit(status.code().unwrap_or(1));
+    }
+    Ok(())
 }
 
 /// Runs one test in this process: the other half of `run_apart`.

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -14,14 +13,6 @@ pub(crate) const VARIABLE: &str = "PLIMSOLL_INTEROP_SCOPE";
 const PREFIX: &str = "plim-";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// Who holds it makes a name, or sees to it that no more are made.
-static MAKING: Mutex<()> = Mutex::new(());
-
-/// While the guard lives, nothing else is made that [`sweep`] would have to remove.
-pub(crate) fn making() -> MutexGuard<'static, ()> {
-    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The scope of this process: what the runner gave it, or one of its own.
 pub(crate) fn current() -> String {
