@@ -269,8 +269,8 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
           value_parser = units::buffer_size)]
     pub write_buffer: Option<usize>,
-    /// Write and read by reference: one block is sent again and again, and nothing is copied; with
-    /// --threads what is read is
+    /// Write and read by reference instead of copying: one block is sent again and again. Writes of
+    /// less than half a segment are copied all the same, and so is what threads (--threads) read
     #[arg(long, conflicts_with = "write_buffer")]
     pub shared: bool,
     /// Receive instead of send; with --to the peer must be a chargen service

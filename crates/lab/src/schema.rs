@@ -121,7 +121,7 @@ pub fn figures() -> Value {
         ("reverse", flag("Whether it was received rather than sent.")),
         ("message_bytes", count("What was written at once.", "bytes")),
         ("write_buffer_bytes", buffer),
-        ("shared", flag("Whether it was written by reference rather than copied.")),
+        ("shared", flag("Whether this program wrote and read by reference.")),
         bytes.clone(),
     ];
     let rr = [

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use plimsoll::{BufferedStream, Slice, TcpListener, TcpStream, WriteFlags};
 
-use crate::event_loop::{Around, Task, Turn};
+use crate::event_loop::{Around, SCRATCH_BYTES, Task, Turn};
 
 /// What the tasks of one loop have moved, for whoever runs the loop.
 #[derive(Default)]
@@ -277,7 +277,7 @@ impl Output {
         }
     }
 
-    /// As [`write()`], whatever it is.
+    /// As [`write()`], through the buffer or by reference if that is chosen.
     fn write(&mut self, around: &mut Around<'_>, count: usize) -> Step<usize> {
         let count = count.min(around.scratch.len());
         loop {
@@ -322,21 +322,24 @@ impl Source {
 
     /// With a buffer of so many bytes, if any.
     pub fn buffered(mut self, bytes: Option<usize>) -> Source {
-        if let (Some(bytes), Output::Plain(stream)) = (bytes, &self.stream)
-            && let Ok(stream) = stream.try_clone()
-        {
-            self.stream = Output::Buffered(stream.with_write_buffer(bytes));
-        }
+        self.stream = match (self.stream, bytes) {
+            (Output::Plain(stream), Some(bytes)) => {
+                Output::Buffered(stream.with_write_buffer(bytes))
+            }
+            (stream, _) => stream,
+        };
         self
     }
 
-    /// Without copying, if `shared`.
+    /// Without copying, if `shared` and there is no buffer.
     pub fn by_reference(mut self, shared: bool) -> Source {
-        if let (true, Output::Plain(stream)) = (shared, &self.stream)
-            && let Ok(stream) = stream.try_clone()
-        {
-            self.stream = Output::Shared(stream, Slice::from_owner(vec![0; self.message]));
-        }
+        let bytes = self.message.min(SCRATCH_BYTES);
+        self.stream = match self.stream {
+            Output::Plain(stream) if shared => {
+                Output::Shared(stream, Slice::from_owner(vec![0; bytes]))
+            }
+            stream => stream,
+        };
         self
     }
 

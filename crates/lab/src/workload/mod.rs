@@ -102,7 +102,8 @@ pub struct Workload {
     pub read_buffers: usize,
     /// What a thread computes after each read of bulk data, without owning the socket.
     pub compute: Duration,
-    /// A thread that sends bulk data writes shared buffers, which are not copied.
+    /// Bulk data is written by reference and not copied, unless there is a write buffer. Event
+    /// loops read it so as well.
     pub shared: bool,
     /// A sender of bulk data puts what it writes into a buffer of so many bytes
     /// ([`BufferedStream`](plimsoll::BufferedStream)).

@@ -485,10 +485,10 @@ impl<N: Network> Run<N> {
         scratch: &mut Vec<u8>,
         (message, bytes): (usize, u64),
     ) -> io::Result<u64> {
-        if self.terms.shared {
-            return stream.send_shared(message, bytes, self.stop());
-        }
         let Some(buffer) = self.terms.write_buffer else {
+            if self.terms.shared {
+                return stream.send_shared(message, bytes, self.stop());
+            }
             return send(stream.io(), scratch, message, bytes, self.stop());
         };
         let mut buffered = stream.buffered(buffer)?;
