@@ -369,7 +369,7 @@ impl Drop for Bomb {
 }
 
 fn bomb() -> Slice {
-    Slice::from_owner(Bomb(vec![7; 40_000]))
+    Slice::from_owner(Bomb(vec![7; 20_000]))
 }
 
 /// What an application has written by reference is its own; if the drop of that panics, no
@@ -380,7 +380,7 @@ fn of_a_buffer_that_is_dropped() {
     let parts = [bomb(), bomb(), bomb()];
     let written = two.servers[0].write_shared(two.pair.now, &parts, WriteFlags::default());
     let written = written.unwrap();
-    assert!(written > 80_000);
+    assert!(written > 40_000, "a part of the last");
     parts.into_iter().for_each(crate::sockets::panics::drop_caught);
     let mut got = Vec::new();
     let done = two.pair.run_until(Duration::from_secs(5), |pair| {

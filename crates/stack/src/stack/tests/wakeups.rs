@@ -185,7 +185,10 @@ fn a_mark_set_after_the_buffer_was_filled_lets_more_arrive() {
     server.set_option(pair.now, SetOption::RcvLowat(150_000));
     let reader = waiting_reader(&server);
     // No probe is needed: the window opens at once.
-    pair.run(Duration::from_millis(100));
+    pair.run_until(Duration::from_millis(100), |pair| {
+        feed(&client, pair.now, &data, &mut at);
+        false
+    });
     assert_eq!(reader.count(), 1);
     assert!(server.readable_bytes() >= 150_000);
 }
