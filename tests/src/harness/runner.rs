@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -189,10 +189,11 @@ fn end_on_signals(undo: impl FnOnce() + Send + 'static) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            let running = RUNNING.lock().map(|r| r.clone()).unwrap_or_default();
-            for (id, scope) in running {
-                kill_group(id);
-                scope::sweep(&scope);
+            // Held to the end: nobody goes on with what has ended.
+            let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            for (id, scope) in running.iter() {
+                kill_group(*id);
+                scope::sweep(scope);
             }
             undo();
             scope::sweep(&scope::current());
@@ -222,6 +223,7 @@ pub(crate) fn measure_apart(
     let id = child.id();
     RUNNING.lock().expect("nobody panics here").push((id, scope.clone()));
     let status = child.wait()?;
+    let _running = RUNNING.lock().expect("nobody panics here");
     kill_group(id);
     scope::sweep(&scope);
     if !status.success() {
