@@ -24,6 +24,9 @@ const STEP: u64 = 1_000;
 /// The limits of a machine with 16 GiB: they must not be those of this one.
 const TCP_MEM: &str = "190707 254276 381414";
 
+/// A send buffer takes a super-segment from the first one on.
+const TCP_WMEM: &str = "4096 131072 4194304";
+
 /// Time that passes only when told to.
 #[derive(Default)]
 pub(crate) struct Virtual(AtomicU64);
@@ -63,6 +66,7 @@ impl Pair {
         let build = |device, address: &str, seed, quickack| {
             let builder = Stack::builder().device(device).address(address).seed(seed);
             let builder = builder.sysctl("net.ipv4.tcp_mem", TCP_MEM);
+            let builder = builder.sysctl("net.ipv4.tcp_wmem", TCP_WMEM);
             builder.quickack(quickack).clock(clock.clone()).build_without_thread()
         };
         let measured = build(here, "192.0.2.1/24", 1, shape.quickack)?;
