@@ -40,6 +40,19 @@ pub(crate) struct Surroundings {
     pub(crate) believes: bool,
 }
 
+#[cfg(test)]
+impl Surroundings {
+    /// Those in which every rule holds.
+    pub(crate) const PLAIN: Surroundings = Surroundings {
+        prompt: true,
+        shrinks: false,
+        backs_off: true,
+        one_copy: true,
+        probes: true,
+        believes: true,
+    };
+}
+
 impl Scenario {
     /// What is around the connections of a host.
     pub(crate) fn surroundings(&self, host: usize) -> Surroundings {
@@ -353,15 +366,6 @@ mod tests {
     /// No reduction was ever made.
     const UNLIMITED: u32 = 0x7fff_ffff;
 
-    const AROUND: Surroundings = Surroundings {
-        prompt: true,
-        shrinks: false,
-        backs_off: true,
-        one_copy: true,
-        probes: true,
-        believes: true,
-    };
-
     fn open() -> Info {
         info!(
             Info::default(), congestion: CongestionAlgorithm::Cubic, sack: true,
@@ -373,7 +377,9 @@ mod tests {
 
     fn check(looks: &[Info]) -> Option<&'static str> {
         let mut sender = Sender::default();
-        looks.iter().find_map(|info| sender.check(info, AROUND).err().map(|(rule, _)| rule))
+        looks
+            .iter()
+            .find_map(|info| sender.check(info, Surroundings::PLAIN).err().map(|(rule, _)| rule))
     }
 
     #[test]

@@ -505,19 +505,10 @@ mod tests {
 
     use super::*;
 
-    const AROUND: Surroundings = Surroundings {
-        prompt: true,
-        shrinks: false,
-        backs_off: true,
-        one_copy: true,
-        probes: true,
-        believes: true,
-    };
-
     /// A hundred bytes and a FIN have come from the client; the server acknowledges them with
     /// windows of a thousand bytes.
     fn server_says(prompt: bool, acks: &[u32]) -> Result<(), Wrong> {
-        let around = Surroundings { prompt, ..AROUND };
+        let around = Surroundings { prompt, ..Surroundings::PLAIN };
         let mut watch = Watch::default();
         watch.add(100, 0, [around, around]);
         watch.sides[0].isn = Some(SeqNum(7));
@@ -544,7 +535,7 @@ mod tests {
     /// A watch of one flow, of which full queues dropped packets to the server at these seconds.
     fn dropped(flags: TcpFlags, seconds: &[u64]) -> Watch {
         let mut watch = Watch::default();
-        watch.add(100, 0, [AROUND, AROUND]);
+        watch.add(100, 0, [Surroundings::PLAIN, Surroundings::PLAIN]);
         for at in seconds {
             watch.dropped_full(Instant::from_millis(at * 1000), &segment(true, flags));
         }
