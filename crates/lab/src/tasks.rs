@@ -86,28 +86,27 @@ pub enum Step<T> {
 /// take more than a turn's bytes: cut to these, the link in memory carried less than half.
 pub fn read(stream: &TcpStream, around: &mut Around<'_>, limit: usize) -> Step<usize> {
     let limit = limit.min(around.scratch.len());
-    loop {
-        match (&*stream).read(&mut around.scratch[..limit]) {
-            Ok(0) => return Step::Ended,
-            Ok(count) => return Step::Went(count),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if !stream.poll_readable(around.waker) {
-                    return Step::Blocked;
-                }
-            }
-            Err(error) => return Step::Failed(error),
-        }
-    }
+    let scratch = &mut around.scratch[..limit];
+    reading(stream, around.waker, || (&*stream).read(scratch))
 }
 
 /// As [`read`], by reference: nothing is copied, and what was read is dropped at once.
 fn read_by_reference(stream: &TcpStream, around: &mut Around<'_>) -> Step<usize> {
+    let most = around.scratch.len();
+    reading(stream, around.waker, || stream.read_shared(most).map(|data| data.len()))
+}
+
+fn reading(
+    stream: &TcpStream,
+    waker: &Waker,
+    mut read: impl FnMut() -> io::Result<usize>,
+) -> Step<usize> {
     loop {
-        match stream.read_shared(around.scratch.len()) {
-            Ok(data) if data.is_empty() => return Step::Ended,
-            Ok(data) => return Step::Went(data.len()),
+        match read() {
+            Ok(0) => return Step::Ended,
+            Ok(count) => return Step::Went(count),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if !stream.poll_readable(around.waker) {
+                if !stream.poll_readable(waker) {
                     return Step::Blocked;
                 }
             }
@@ -120,15 +119,25 @@ fn read_by_reference(stream: &TcpStream, around: &mut Around<'_>) -> Step<usize>
 pub fn write(stream: &TcpStream, around: &mut Around<'_>, count: usize) -> Step<usize> {
     let count = count.min(around.scratch.len());
     loop {
-        match (&*stream).write(&around.scratch[..count]) {
-            Ok(count) => return Step::Went(count),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if !stream.poll_writable(around.waker) {
-                    return Step::Blocked;
-                }
-            }
-            Err(error) => return Step::Failed(error),
+        let written = (&*stream).write(&around.scratch[..count]);
+        if let Some(step) = written_step(stream, around.waker, written) {
+            return step;
         }
+    }
+}
+
+/// What a write came to; `None` if it is to be tried again.
+fn written_step(
+    stream: &TcpStream,
+    waker: &Waker,
+    written: io::Result<usize>,
+) -> Option<Step<usize>> {
+    match written {
+        Ok(count) => Some(Step::Went(count)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            (!stream.poll_writable(waker)).then_some(Step::Blocked)
+        }
+        Err(error) => Some(Step::Failed(error)),
     }
 }
 
@@ -212,9 +221,10 @@ impl Task for Sink {
         }
         let mut moved = 0;
         while moved < around.turn_bytes {
-            let step = match self.shared {
-                true => read_by_reference(&self.stream, around),
-                false => read(&self.stream, around, usize::MAX),
+            let step = if self.shared {
+                read_by_reference(&self.stream, around)
+            } else {
+                read(&self.stream, around, usize::MAX)
             };
             match step {
                 Step::Went(count) => {
@@ -289,14 +299,8 @@ impl Output {
                     stream.write_shared(&[part], WriteFlags::default())
                 }
             };
-            match written {
-                Ok(count) => return Step::Went(count),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !self.stream().poll_writable(around.waker) {
-                        return Step::Blocked;
-                    }
-                }
-                Err(error) => return Step::Failed(error),
+            if let Some(step) = written_step(self.stream(), around.waker, written) {
+                return step;
             }
         }
     }
