@@ -21,10 +21,10 @@ const RECORD: usize = 256;
 pub(crate) const UNIT_OVERHEAD: usize = HEADER_ROOM + RECORD;
 
 /// The least that SO_SNDBUF can be: two small units.
-pub(crate) const LEAST_SNDBUF: usize = 2 * (2048 + 256);
+pub(crate) const LEAST_SNDBUF: usize = 2 * LEAST_RCVBUF;
 
 /// The least that SO_RCVBUF can be.
-pub(crate) const LEAST_RCVBUF: usize = 2048 + 256;
+pub(crate) const LEAST_RCVBUF: usize = 2048 + RECORD;
 
 /// What setsockopt(SO_SNDBUF) with `asked` makes of the buffer: twice as much.
 pub(crate) fn sndbuf(asked: usize) -> usize {
