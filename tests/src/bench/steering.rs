@@ -42,13 +42,14 @@ impl Steering {
 
 /// What makes the machine's table as large again as it is now, for a process that outlives the one
 /// which steers.
-pub(super) fn undo() -> impl FnOnce() + Send + 'static {
-    let before = fs::read_to_string(TABLE);
-    move || {
-        if let Ok(before) = before {
-            let _ = fs::write(TABLE, before.trim());
-        }
-    }
+pub(super) fn undo() -> impl Fn() + Clone + Send + 'static {
+    let before = fs::read_to_string(TABLE).ok();
+    move || before.iter().for_each(|before| put_back(before))
+}
+
+fn put_back(before: &str) {
+    // Nothing can be done if the system refuses what it took before.
+    let _ = fs::write(TABLE, before.trim());
 }
 
 /// Processors as the kernel reads them: words of 32 in hexadecimal, the highest first.
@@ -63,8 +64,7 @@ fn mask(has: impl Fn(usize) -> bool) -> String {
 
 impl Drop for Steering {
     fn drop(&mut self) {
-        // Nothing can be done if the system refuses what it took before.
-        let _ = fs::write(TABLE, self.before.trim());
+        put_back(&self.before);
     }
 }
 

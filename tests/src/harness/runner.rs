@@ -134,6 +134,13 @@ fn report(case: &Case, result: Result<(bool, String, Duration)>, totals: &Mutex<
     }
 }
 
+/// This program, to be run in a process group of its own. What it makes bears `scope`.
+fn in_scope(scope: &str) -> Result<Command> {
+    let mut command = Command::new(env::current_exe().context("finding this program")?);
+    command.env(scope::VARIABLE, scope).process_group(0);
+    Ok(command)
+}
+
 /// Runs one test in a process group of its own and removes whatever it leaves.
 fn run_apart(index: usize, case: &Case) -> Result<(bool, String, Duration)> {
     // Number 0 is the runner itself.
@@ -142,14 +149,9 @@ fn run_apart(index: usize, case: &Case) -> Result<(bool, String, Duration)> {
     let log = files::Scratch::new()?;
     let path = log.file("log");
     let out = fs::File::create(&path).context("making the log of a test")?;
-    let mut command = Command::new(env::current_exe().context("finding this program")?);
-    command
-        .args(["one", case.name])
-        .env(scope::VARIABLE, &scope)
-        .stdin(Stdio::null())
-        .stdout(out.try_clone()?)
-        .stderr(out)
-        .process_group(0);
+    let mut command = in_scope(&scope)?;
+    command.args(["one", case.name]);
+    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let child = command.spawn().context("starting a test")?;
     let id = child.id();
     RUNNING.lock().expect("no worker panics here").push((id, scope.clone()));
@@ -208,18 +210,19 @@ fn end_on_signals(undo: impl FnOnce() + Send + 'static) -> Result<()> {
 /// takes back what it changed. That process itself goes on with `measure`.
 pub(crate) fn measure_apart(
     measure: impl FnOnce() -> Result<()>,
-    undo: impl FnOnce() + Send + 'static,
+    undo: impl Fn() + Clone + Send + 'static,
 ) -> Result<()> {
     if env::var_os(scope::VARIABLE).is_some() {
         set_parent_process_death_signal(Some(Signal::KILL)).context("prctl")?;
         return measure();
     }
     scope::sweep_stale();
-    end_on_signals(undo)?;
+    end_on_signals(undo.clone())?;
     let scope = scope::of_runner(std::process::id(), 1);
-    let mut command = Command::new(env::current_exe().context("finding this program")?);
-    command.args(env::args_os().skip(1)).env(scope::VARIABLE, &scope).process_group(0);
-    let mut child = command.spawn().context("starting the measurement")?;
+    let mut child = in_scope(&scope)?
+        .args(env::args_os().skip(1))
+        .spawn()
+        .context("starting the measurement")?;
     let id = child.id();
     RUNNING.lock().expect("nobody panics here").push((id, scope.clone()));
     let status = child.wait()?;
@@ -227,6 +230,7 @@ pub(crate) fn measure_apart(
     kill_group(id);
     scope::sweep(&scope);
     if !status.success() {
+        undo();
         // It has said why.
         std::process::exit(status.code().unwrap_or(1));
     }

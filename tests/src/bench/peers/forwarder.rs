@@ -106,10 +106,8 @@ impl Forwarded {
         let control = |name| host.near.sysctl("net/ipv4/tcp_congestion_control", name);
         // Its sockets are not ours to choose for. A namespace may take what the machine's
         // administrator allows, and Reno always; neither it nor CUBIC paces, as BBR does.
-        if control(CONGESTION_CONTROL).is_err() {
-            eprintln!(
-                "note: namespaces may not choose {CONGESTION_CONTROL}; what is forwarded has reno"
-            );
+        if let Err(error) = control(CONGESTION_CONTROL) {
+            eprintln!("note: what is forwarded has reno: {error:#}");
             control("reno")?;
         }
         let mut command = forwarder.command(&host.near, &inner);
