@@ -18,6 +18,8 @@ pub const CODE_ADDRESS_UNREACHABLE: u8 = 3;
 pub const CODE_PORT_UNREACHABLE: u8 = 4;
 /// Code of "parameter problem": an unknown next-header type.
 pub const CODE_UNKNOWN_NEXT_HEADER: u8 = 1;
+/// Code of "parameter problem": a first fragment without all headers (RFC 7112, section 5).
+pub const CODE_INCOMPLETE_CHAIN: u8 = 3;
 
 const UNREACHABLE: u8 = 1;
 const PACKET_TOO_BIG: u8 = 2;

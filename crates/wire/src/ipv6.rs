@@ -3,7 +3,7 @@
 use core::net::Ipv6Addr;
 
 use crate::bytes::{array, be16, be32, put16, put32};
-use crate::{WireError, protocol};
+use crate::{WireError, icmpv6, protocol, tcp, udp};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
@@ -218,7 +218,7 @@ fn walk_chain(next_header: u8, payload: &[u8]) -> Result<Upper, WireError> {
                 if upper.fragment.is_some() {
                     return Err(WireError::BadOption);
                 }
-                check_fragment(&fragment, rest.len() - FRAGMENT_HEADER_LEN, upper.offset)?;
+                check_fragment(&fragment, &rest[FRAGMENT_HEADER_LEN..], upper.offset)?;
                 upper.fragment = Some(fragment);
                 FRAGMENT_HEADER_LEN
             }
@@ -276,21 +276,46 @@ fn check_options(options: &[u8], at: usize) -> Result<(), WireError> {
     Ok(())
 }
 
-/// The two length rules of section 4.5: all fragments but the last hold a multiple of 8 bytes, and
-/// none reaches beyond the longest packet.
+/// The rules of section 4.5 for one fragment: the first one holds all headers, all but the last
+/// hold a multiple of 8 bytes, and none reaches beyond the longest packet.
 fn check_fragment(
     fragment: &FragmentHeader,
-    data_len: usize,
+    data: &[u8],
     header_at: usize,
 ) -> Result<(), WireError> {
     const PAYLOAD_LEN_FIELD: usize = 4;
-    if fragment.more && !data_len.is_multiple_of(8) {
+    if fragment.more && fragment.offset == 0 && !has_all_headers(fragment.next_header, data) {
+        return Err(problem(icmpv6::CODE_INCOMPLETE_CHAIN, 0));
+    }
+    if fragment.more && !data.len().is_multiple_of(8) {
         return Err(problem(CODE_BAD_FIELD, PAYLOAD_LEN_FIELD));
     }
-    if header_at + usize::from(fragment.offset) + data_len > usize::from(u16::MAX) {
+    if header_at + usize::from(fragment.offset) + data.len() > usize::from(u16::MAX) {
         return Err(problem(CODE_BAD_FIELD, HEADER_LEN + header_at + 2));
     }
     Ok(())
+}
+
+/// Whether a first fragment with this data holds the header chain up to the end of the upper-layer
+/// header (RFC 8200, section 4.5; RFC 7112). Of a protocol that is unknown here, one byte counts
+/// as its header, as on Linux.
+fn has_all_headers(mut next_header: u8, mut data: &[u8]) -> bool {
+    for _ in 0..=MAX_EXTENSIONS {
+        let unit = match next_header {
+            protocol::HOP_BY_HOP | protocol::IPV6_DEST_OPTIONS | protocol::IPV6_ROUTE => 8,
+            protocol::AUTHENTICATION => 4,
+            protocol::TCP => return data.len() >= tcp::HEADER_LEN,
+            protocol::UDP => return data.len() >= udp::HEADER_LEN,
+            protocol::ICMPV6 => return data.len() >= icmpv6::HEADER_LEN,
+            protocol::IPV6_NO_NEXT => return true,
+            _ => return !data.is_empty(),
+        };
+        let Ok(len) = extension_len(data, unit) else { return false };
+        next_header = data[0];
+        data = &data[len..];
+    }
+    // The chain is too long, which the walk after reassembly finds.
+    true
 }
 
 fn problem(code: u8, pointer: usize) -> WireError {

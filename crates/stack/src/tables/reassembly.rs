@@ -10,6 +10,11 @@
 //!
 //! Fragments that overlap others end their reassembly (RFC 5722): nobody honest sends them. Exact
 //! duplicates are ignored. What is complete is handed back as one payload.
+//!
+//! The order of arrival does not matter. A datagram takes over the header fields of its first
+//! fragment, the one with offset 0 ([`FirstFragment`]). Only its ECN field depends on all of them
+//! (RFC 3168, section 5.3): one mark marks the datagram, and fragments whose sender cannot have
+//! sent them together end the reassembly.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -45,6 +50,9 @@ pub(crate) struct FragmentKey {
     ident: u32,
     /// The protocol field of IPv4; zero for IPv6, where it is not part of the identity.
     protocol: u8,
+    /// The interface whose link an IPv6 address is valid on, if it is valid on one link only (RFC
+    /// 4007, section 6). Zero for all other addresses.
+    zone: u8,
 }
 
 impl FragmentKey {
@@ -55,12 +63,62 @@ impl FragmentKey {
             dst: IpAddr::V4(repr.dst),
             ident: u32::from(repr.ident),
             protocol: repr.protocol,
+            zone: 0,
         }
     }
 
-    /// Of IPv6, whose identification comes from the fragment header.
-    pub(crate) fn v6(repr: &Ipv6Repr, ident: u32) -> FragmentKey {
-        FragmentKey { src: IpAddr::V6(repr.src), dst: IpAddr::V6(repr.dst), ident, protocol: 0 }
+    /// Of IPv6, whose identification comes from the fragment header. `interface` is the one that
+    /// the fragment came in by.
+    pub(crate) fn v6(repr: &Ipv6Repr, ident: u32, interface: u8) -> FragmentKey {
+        let of_one_link = repr.src.is_unicast_link_local()
+            || repr.dst.is_unicast_link_local()
+            || repr.dst.is_multicast();
+        FragmentKey {
+            src: IpAddr::V6(repr.src),
+            dst: IpAddr::V6(repr.dst),
+            ident,
+            protocol: 0,
+            zone: if of_one_link { interface } else { 0 },
+        }
+    }
+}
+
+/// The facts about a fragment that its datagram takes over if the fragment is the first one: that
+/// with offset 0 (RFC 791, section 3.2; RFC 8200, section 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FirstFragment {
+    /// The protocol of its data.
+    pub(crate) protocol: u8,
+    /// TTL or hop limit.
+    pub(crate) ttl: u8,
+    /// DSCP and ECN.
+    pub(crate) tos: u8,
+    /// Zero for IPv4.
+    pub(crate) flow_label: u32,
+    /// "Don't fragment" of IPv4.
+    pub(crate) dont_frag: bool,
+    /// The interface that it came in by.
+    pub(crate) interface: u8,
+}
+
+/// The ECN field in `tos`.
+const ECN: u8 = 0b11;
+/// Codepoints of the ECN field (RFC 3168, section 5), as bits of a set.
+const NOT_ECT: u8 = 1 << 0b00;
+const CE: u8 = 1 << 0b11;
+
+impl FirstFragment {
+    /// The same for the whole datagram, whose fragments had the ECN codepoints `seen`. `None` if
+    /// they do not belong together (RFC 3168, section 5.3): a sender marks all fragments of a
+    /// datagram as ECN-capable or none, and no router marks one that is not.
+    fn with_ecn(self, seen: u8) -> Option<FirstFragment> {
+        let ce = match seen {
+            NOT_ECT => 0,
+            _ if seen & NOT_ECT != 0 => return None,
+            _ if seen & CE != 0 => ECN,
+            _ => 0,
+        };
+        Some(FirstFragment { tos: self.tos | ce, ..self })
     }
 }
 
@@ -71,8 +129,8 @@ pub(crate) enum Outcome {
     Kept,
     /// It was dropped, perhaps with others of its packet; how many reassemblies failed.
     Failed(usize),
-    /// The packet is complete: its payload, and the protocol that its first fragment names.
-    Complete(Vec<u8>, u8),
+    /// The packet is complete: its payload, and what its header says.
+    Complete(Vec<u8>, FirstFragment),
 }
 
 struct Reassembly {
@@ -82,8 +140,9 @@ struct Reassembly {
     bytes: usize,
     /// The length of the whole payload, known from the last fragment.
     total: Option<usize>,
-    /// Named by the first fragment.
-    protocol: u8,
+    first: Option<FirstFragment>,
+    /// The ECN codepoints of all fragments: bit `i` stands for codepoint `i`.
+    ecn: u8,
 }
 
 /// What a source holds, or all together.
@@ -106,7 +165,7 @@ impl Reassembler {
         &mut self,
         now: Instant,
         key: FragmentKey,
-        protocol: u8,
+        facts: FirstFragment,
         (offset, more): (usize, bool),
         data: &[u8],
     ) -> Outcome {
@@ -130,23 +189,26 @@ impl Reassembler {
                 share.packets += 1;
                 share.memory += PACKET_OVERHEAD;
             }
-            Reassembly { began: now, parts: BTreeMap::new(), bytes: 0, total: None, protocol }
+            Reassembly::new(now)
         });
         if !more {
             packet.total = Some(end);
         }
         if offset == 0 {
-            packet.protocol = protocol;
+            packet.first = Some(facts);
         }
+        packet.ecn |= 1 << (facts.tos & ECN);
         packet.bytes += data.len();
         packet.parts.insert(offset, data.to_vec());
         source.memory += data.len() + PART_OVERHEAD;
         self.all.memory += data.len() + PART_OVERHEAD;
-        if packet.total == Some(packet.bytes) {
-            let protocol = packet.protocol;
-            let payload = packet.parts.values().flatten().copied().collect();
+        if let Some(first) = packet.first.filter(|_| packet.total == Some(packet.bytes)) {
+            let outcome = match first.with_ecn(packet.ecn) {
+                Some(whole) => Outcome::Complete(packet.payload(), whole),
+                None => Outcome::Failed(1),
+            };
             self.drop_packet(&key);
-            return Outcome::Complete(payload, protocol);
+            return outcome;
         }
         if failed > 0 { Outcome::Failed(failed) } else { Outcome::Kept }
     }
@@ -202,7 +264,7 @@ impl Reassembler {
     fn oldest_of(&self, src: IpAddr) -> Option<FragmentKey> {
         // The least address there is.
         let dst = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let first = FragmentKey { src, dst, ident: 0, protocol: 0 };
+        let first = FragmentKey { src, dst, ident: 0, protocol: 0, zone: 0 };
         let own = self.packets.range(first..).take_while(|(key, _)| key.src == src);
         own.min_by_key(|(_, packet)| packet.began).map(|(&key, _)| key)
     }
@@ -255,6 +317,16 @@ impl Deadlines for Reassembler {
 }
 
 impl Reassembly {
+    /// One without fragments.
+    fn new(began: Instant) -> Reassembly {
+        Reassembly { began, parts: BTreeMap::new(), bytes: 0, total: None, first: None, ecn: 0 }
+    }
+
+    /// The bytes of all fragments.
+    fn payload(&self) -> Vec<u8> {
+        self.parts.values().flatten().copied().collect()
+    }
+
     /// Memory that it takes.
     fn memory(&self) -> usize {
         PACKET_OVERHEAD + self.bytes + self.parts.len() * PART_OVERHEAD
@@ -277,6 +349,15 @@ impl Reassembly {
 mod tests {
     use super::*;
 
+    const FACTS: FirstFragment = FirstFragment {
+        protocol: 6,
+        ttl: 64,
+        tos: 0,
+        flow_label: 0,
+        dont_frag: false,
+        interface: 0,
+    };
+
     fn key(ident: u32) -> FragmentKey {
         from(1, ident)
     }
@@ -284,19 +365,19 @@ mod tests {
     fn from(host: u16, ident: u32) -> FragmentKey {
         let [high, low] = host.to_be_bytes();
         let src = IpAddr::from([10, 0, high, low]);
-        FragmentKey { src, dst: IpAddr::from([10, 9, 0, 1]), ident, protocol: 6 }
+        FragmentKey { src, dst: IpAddr::from([10, 9, 0, 1]), ident, protocol: 6, zone: 0 }
     }
 
     #[test]
     fn any_order() {
         let mut reassembler = Reassembler::default();
         let now = Instant::ZERO;
-        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), 6, place, data);
+        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), FACTS, place, data);
         assert_eq!(put((16, false), b"end"), Outcome::Kept);
         assert_eq!(put((0, true), b"01234567"), Outcome::Kept);
         assert_eq!(put((0, true), b"01234567"), Outcome::Kept, "a duplicate");
         let whole = b"01234567abcdefghend".to_vec();
-        assert_eq!(put((8, true), b"abcdefgh"), Outcome::Complete(whole, 6));
+        assert_eq!(put((8, true), b"abcdefgh"), Outcome::Complete(whole, FACTS));
         assert_eq!(reassembler.all, Share::default());
         assert!(reassembler.sources.is_empty());
     }
@@ -305,7 +386,7 @@ mod tests {
     fn overlaps_and_lies_fail() {
         let mut reassembler = Reassembler::default();
         let now = Instant::ZERO;
-        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), 6, place, data);
+        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), FACTS, place, data);
         assert_eq!(put((0, true), b"0123456789abcdef"), Outcome::Kept);
         assert_eq!(put((8, true), b"XXXXXXXX"), Outcome::Failed(1));
         assert_eq!(put((8, false), b"end"), Outcome::Kept);
@@ -316,16 +397,91 @@ mod tests {
         assert!(reassembler.sources.is_empty());
     }
 
+    /// RFC 3168, section 5.3, as Linux has it: for each set of codepoints what becomes of a datagram
+    /// whose first fragment has the least of them.
+    #[test]
+    fn ecn_of_all_fragments() {
+        const NOT_ECT: u8 = 0b00;
+        const ECT_1: u8 = 0b01;
+        const ECT_0: u8 = 0b10;
+        const CE: u8 = 0b11;
+        let table: [(&[u8], Option<u8>); 15] = [
+            (&[NOT_ECT], Some(NOT_ECT)),
+            (&[ECT_1], Some(ECT_1)),
+            (&[ECT_0], Some(ECT_0)),
+            (&[CE], Some(CE)),
+            (&[NOT_ECT, ECT_1], None),
+            (&[NOT_ECT, ECT_0], None),
+            (&[NOT_ECT, CE], None),
+            (&[ECT_1, ECT_0], Some(ECT_1)),
+            (&[ECT_1, CE], Some(CE)),
+            (&[ECT_0, CE], Some(CE)),
+            (&[NOT_ECT, ECT_1, ECT_0], None),
+            (&[NOT_ECT, ECT_1, CE], None),
+            (&[NOT_ECT, ECT_0, CE], None),
+            (&[ECT_1, ECT_0, CE], Some(CE)),
+            (&[NOT_ECT, ECT_1, ECT_0, CE], None),
+        ];
+        for (marks, expected) in table {
+            let mut reassembler = Reassembler::default();
+            let mut outcome = Outcome::Kept;
+            // The first fragment comes last.
+            for (number, mark) in marks.iter().enumerate().rev() {
+                let facts = FirstFragment { tos: 0xb8 | mark, ..FACTS };
+                let place = (8 * number, number + 1 < marks.len());
+                outcome = reassembler.insert(Instant::ZERO, key(1), facts, place, &[7; 8]);
+            }
+            let expected = match expected {
+                Some(ecn) => Outcome::Complete(
+                    vec![7; 8 * marks.len()],
+                    FirstFragment { tos: 0xb8 | ecn, ..FACTS },
+                ),
+                None => Outcome::Failed(1),
+            };
+            assert_eq!(outcome, expected, "{marks:?}");
+            assert_eq!(reassembler.all, Share::default(), "{marks:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_link_keep_links_apart() {
+        let repr = |src: &str, dst: &str| Ipv6Repr {
+            src: src.parse().unwrap(),
+            dst: dst.parse().unwrap(),
+            next_header: 44,
+            hop_limit: 64,
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: 16,
+        };
+        for (src, dst, same) in [
+            ("2001:db8::1", "2001:db8::2", true),
+            ("fe80::1", "2001:db8::2", false),
+            ("fe80::1", "fe80::2", false),
+            ("2001:db8::1", "ff02::1", false),
+        ] {
+            let repr = repr(src, dst);
+            let keys = [1, 2].map(|interface| FragmentKey::v6(&repr, 7, interface));
+            assert_eq!(keys[0] == keys[1], same, "{src} {dst}");
+        }
+    }
+
     #[test]
     fn bounded_in_packets_and_time() {
         let mut reassembler = Reassembler::default();
         let most = MAX_REASSEMBLIES_PER_SOURCE as u32;
         for ident in 0..most {
             let now = Instant::from_millis(u64::from(ident));
-            assert_eq!(reassembler.insert(now, key(ident), 6, (8, true), &[0; 8]), Outcome::Kept);
+            assert_eq!(
+                reassembler.insert(now, key(ident), FACTS, (8, true), &[0; 8]),
+                Outcome::Kept
+            );
         }
         let now = Instant::from_millis(1000);
-        assert_eq!(reassembler.insert(now, key(999), 6, (8, true), &[0; 8]), Outcome::Failed(1));
+        assert_eq!(
+            reassembler.insert(now, key(999), FACTS, (8, true), &[0; 8]),
+            Outcome::Failed(1)
+        );
         assert!(!reassembler.packets.contains_key(&key(0)), "the oldest has gone");
         let left = MAX_REASSEMBLIES_PER_SOURCE - 1;
         assert_eq!(reassembler.expire(now, Duration::from_millis(1)), left);
@@ -337,7 +493,7 @@ mod tests {
     fn who_floods_displaces_nobody_else() {
         let mut reassembler = Reassembler::default();
         let mut put =
-            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, 6, place, data);
+            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, FACTS, place, data);
         assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
         for ident in 0..10_000 {
             put(from(2, ident), (0, true), &[2; 4000]);
@@ -356,7 +512,7 @@ mod tests {
     fn many_sources_displace_those_that_hold_more() {
         let mut reassembler = Reassembler::default();
         let mut put =
-            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, 6, place, data);
+            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, FACTS, place, data);
         assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
         for ident in 0..20 {
             for host in 2..12 {
@@ -371,7 +527,7 @@ mod tests {
     fn many_sources_of_tiny_fragments_do_not_displace_a_large_datagram() {
         let mut reassembler = Reassembler::default();
         let mut put = |ms, key, place, data: &[u8]| {
-            reassembler.insert(Instant::from_millis(ms), key, 6, place, data)
+            reassembler.insert(Instant::from_millis(ms), key, FACTS, place, data)
         };
         for host in 2..=301 {
             put(u64::from(host), from(host, 1), (0, true), &[2; 8]);
@@ -392,7 +548,7 @@ mod tests {
         for ident in 0..MAX_REASSEMBLIES_PER_SOURCE as u32 {
             for place in 0..4000 {
                 let place = (16 * place, true);
-                reassembler.insert(Instant::ZERO, key(ident), 6, place, &[0; 8]);
+                reassembler.insert(Instant::ZERO, key(ident), FACTS, place, &[0; 8]);
                 let parts = reassembler.packets.values().map(|packet| packet.parts.len());
                 most = most.max(parts.sum::<usize>());
             }

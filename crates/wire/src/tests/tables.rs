@@ -199,11 +199,56 @@ fn fragments_end_the_walk_and_atomic_ones_do_not() {
 
 #[test]
 fn fragments_of_bad_length_are_answered() {
-    let mut payload = [0; 21];
+    let mut payload = [0; 29];
     FragmentHeader { next_header: 6, offset: 0, more: true, ident: 1 }.emit(&mut payload);
     assert_eq!(walk_extensions(44, &payload), problem(0, 4));
     FragmentHeader { next_header: 6, offset: 0xfff8, more: false, ident: 1 }.emit(&mut payload);
     assert_eq!(walk_extensions(44, &payload), problem(0, 42));
+}
+
+/// RFC 8200, section 4.5, and RFC 7112: the code is 3 and the pointer 0.
+#[test]
+fn first_fragments_without_all_headers_are_answered() {
+    let mut dest_then_tcp = vec![6, 0, 1, 4, 0, 0, 0, 0];
+    dest_then_tcp.resize(32, 0);
+    let mut longer_than_the_fragment = vec![6, 3, 1, 4, 0, 0, 0, 0];
+    longer_than_the_fragment.resize(24, 0);
+    // The protocol of the data, the data, and whether that is enough.
+    let table: [(u8, &[u8], bool, &str); 15] = [
+        (6, &[0; 16], false, "TCP, 16 bytes"),
+        (6, &[0; 24], true, "TCP, 24 bytes"),
+        (6, &[], false, "TCP, nothing"),
+        (17, &[0; 8], true, "UDP, 8 bytes"),
+        (17, &[], false, "UDP, nothing"),
+        (58, &[0; 8], true, "ICMPv6, 8 bytes"),
+        (58, &[], false, "ICMPv6, nothing"),
+        (99, &[0; 8], true, "an unknown protocol, 8 bytes"),
+        (99, &[], false, "an unknown protocol, nothing"),
+        (59, &[], true, "no next header"),
+        (60, &dest_then_tcp[..8], false, "an extension header alone"),
+        (60, &dest_then_tcp[..24], false, "an extension header and 16 bytes of TCP"),
+        (60, &dest_then_tcp, true, "an extension header and 24 bytes of TCP"),
+        (60, &longer_than_the_fragment, false, "part of an extension header"),
+        (51, &[6, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0], false, "AH, 4 bytes of TCP"),
+    ];
+    for (next_header, data, enough, name) in table {
+        let mut payload = vec![0; 8];
+        let header = FragmentHeader { next_header, offset: 0, more: true, ident: 1 };
+        header.emit(&mut payload);
+        payload.extend_from_slice(data);
+        let expected = match enough {
+            true => {
+                Ok(Upper { protocol: next_header, offset: 8, named_at: 40, fragment: Some(header) })
+            }
+            false => problem(3, 0),
+        };
+        assert_eq!(walk_extensions(44, &payload), expected, "{name}");
+        // Later fragments hold no headers, and a datagram that is whole is not cut.
+        for (offset, more) in [(8, true), (8, false), (0, false)] {
+            FragmentHeader { offset, more, ..header }.emit(&mut payload);
+            assert_ne!(walk_extensions(44, &payload), problem(3, 0), "{name}, {offset} {more}");
+        }
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
 use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
-use crate::tables::reassembly::{FragmentKey, Outcome};
+use crate::tables::reassembly::{FirstFragment, FragmentKey, Outcome};
 
 impl Stack {
     #[inline]
@@ -109,21 +109,27 @@ impl Stack {
         let mut bytes = packet.to_vec();
         bytes.truncate(header_len + repr.payload_len);
         let key = FragmentKey::v4(repr);
+        let facts = FirstFragment {
+            protocol: repr.protocol,
+            ttl: repr.ttl,
+            tos: repr.tos,
+            flow_label: 0,
+            dont_frag: repr.dont_frag,
+            interface: interface.index(),
+        };
         let place = (usize::from(repr.frag_offset), repr.more_frags);
-        let outcome = self.tables.reassembler().insert(
-            work.now,
-            key,
-            repr.protocol,
-            place,
-            &bytes[header_len..],
-        );
+        let outcome =
+            self.tables.reassembler().insert(work.now, key, facts, place, &bytes[header_len..]);
         match outcome {
             Outcome::Kept => {}
             Outcome::Failed(count) => work.counters.add(IpCounter::IpReasmFails, count as u64),
-            Outcome::Complete(payload, protocol) if HEADER_LEN + payload.len() <= 65_535 => {
+            Outcome::Complete(payload, first) if HEADER_LEN + payload.len() <= 65_535 => {
                 work.count(IpCounter::IpReasmOks);
                 let whole = Ipv4Repr {
-                    protocol,
+                    protocol: first.protocol,
+                    ttl: first.ttl,
+                    tos: first.tos,
+                    dont_frag: first.dont_frag,
                     more_frags: false,
                     frag_offset: 0,
                     payload_len: payload.len(),
@@ -135,6 +141,7 @@ impl Stack {
                 let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
                 let mut packet = Packet { payload, csum, ..Packet::new() };
+                let interface = self.interfaces.get(first.interface);
                 self.ipv4_input(work, state, interface, &mut packet);
             }
             Outcome::Complete(..) => work.count(IpCounter::IpReasmFails),

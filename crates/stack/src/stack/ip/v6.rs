@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN, Ipv6Repr};
-use plimsoll_wire::{WireError, ipv6, protocol};
+use plimsoll_wire::{WireError, icmpv6, ipv6, protocol};
 
 use crate::arrived::Arrived;
 use crate::interfaces::interface::Interface;
@@ -18,7 +18,7 @@ use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
 use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
-use crate::tables::reassembly::{FragmentKey, Outcome};
+use crate::tables::reassembly::{FirstFragment, FragmentKey, Outcome};
 
 impl Stack {
     pub(crate) fn ipv6_input(
@@ -84,6 +84,9 @@ impl Stack {
             Err(error) => {
                 work.count(IpCounter::Ip6InHdrErrors);
                 if let WireError::ParameterProblem { code, pointer } = error {
+                    if code == icmpv6::CODE_INCOMPLETE_CHAIN {
+                        work.count(IpCounter::Ip6ReasmReqds);
+                    }
                     self.send_parameter_problem(work, &arrived, (code, pointer), packet);
                 }
                 return;
@@ -125,26 +128,42 @@ impl Stack {
         data: &[u8],
     ) {
         work.count(IpCounter::Ip6ReasmReqds);
-        let key = FragmentKey::v6(repr, fragment.ident);
+        let device = self.interfaces.first_way(interface.index());
+        let key = FragmentKey::v6(repr, fragment.ident, device);
+        let facts = FirstFragment {
+            protocol: fragment.next_header,
+            ttl: repr.hop_limit,
+            tos: repr.traffic_class,
+            flow_label: repr.flow_label,
+            dont_frag: false,
+            interface: interface.index(),
+        };
         let place = (usize::from(fragment.offset), fragment.more);
-        let outcome =
-            self.tables.reassembler().insert(work.now, key, fragment.next_header, place, data);
+        let outcome = self.tables.reassembler().insert(work.now, key, facts, place, data);
         match outcome {
             Outcome::Kept => {}
             Outcome::Failed(count) => work.counters.add(IpCounter::Ip6ReasmFails, count as u64),
             // A fragment header within a reassembled packet makes no sense.
-            Outcome::Complete(payload, next_header)
+            Outcome::Complete(payload, first)
                 if payload.len() + FRAGMENT_HEADER_LEN <= 65_535
-                    && next_header != protocol::IPV6_FRAGMENT =>
+                    && first.protocol != protocol::IPV6_FRAGMENT =>
             {
                 work.count(IpCounter::Ip6ReasmOks);
-                let whole = Ipv6Repr { next_header, payload_len: payload.len(), ..*repr };
+                let whole = Ipv6Repr {
+                    next_header: first.protocol,
+                    hop_limit: first.ttl,
+                    traffic_class: first.tos,
+                    flow_label: first.flow_label,
+                    payload_len: payload.len(),
+                    ..*repr
+                };
                 let mut bytes = vec![0; HEADER_LEN];
                 whole.emit(&mut bytes);
                 bytes.extend_from_slice(&payload);
                 let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
                 let mut packet = Packet { payload, csum, ..Packet::new() };
+                let interface = self.interfaces.get(first.interface);
                 self.ipv6_input(work, state, interface, &mut packet);
             }
             Outcome::Complete(..) => work.count(IpCounter::Ip6ReasmFails),

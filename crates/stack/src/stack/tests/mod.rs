@@ -14,6 +14,7 @@ mod counters_ip;
 mod counters_work;
 mod devices;
 mod ended;
+mod fragments;
 mod gate;
 mod gate_storm;
 mod icmp;
