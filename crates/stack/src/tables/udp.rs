@@ -6,7 +6,8 @@
 //! 1. One that is connected to its sender, on exactly this address.
 //! 2. One that is bound to exactly this address.
 //! 3. One that is bound to the unspecified address, if the address is ours.
-//! 4. A flow, then a listener or a socket for any address: first for the port, then for all ports.
+//! 4. A flow, whether or not its listener is still there.
+//! 5. A listener or a socket for any address: first for the port, then for all ports.
 //!
 //! Sockets that share their port (SO_REUSEPORT) may fit equally well. Of those, a keyed hash of the
 //! datagram's addresses and ports chooses one.
@@ -409,12 +410,10 @@ impl UdpTable {
                     return Found::Socket(entry.endpoint.clone());
                 }
             }
-            if ports.any_address.is_empty() {
-                return Found::Nobody;
-            }
             ports.any_address(to.port()).cloned()
         };
-        if let Some(flow) = self.flows().find(from, to) {
+        // Flows that were accepted outlive their listener.
+        if let Some(flow) = self.find_flow(from, to) {
             return Found::Socket(flow);
         }
         match any {
@@ -422,6 +421,15 @@ impl UdpTable {
             Some(AnyAddress::Flows(listener)) => Found::New(listener),
             Some(AnyAddress::Socket(endpoint)) => Found::Socket(endpoint),
         }
+    }
+
+    /// The flow of datagrams from `from` to `to`. The table is locked only if it has a flow.
+    #[inline]
+    fn find_flow(&self, from: SocketAddr, to: SocketAddr) -> Option<Arc<UdpEndpoint>> {
+        if self.flows.is_empty() {
+            return None;
+        }
+        self.flows().find(from, to)
     }
 
     /// The sockets for a datagram from `from` to a group or to a broadcast address.

@@ -156,6 +156,62 @@ fn flows_that_nobody_accepts_are_bounded_and_leave_nothing_behind() {
 }
 
 #[test]
+fn accepted_flows_outlive_their_listener() {
+    let mut world = World::new(UdpFlowConfig::default());
+    world.client.connect(world.pair.now, addr("198.51.100.7", 9)).unwrap();
+    world.send("198.51.100.7", 9, b"accepted");
+    let flow = world.accept().unwrap();
+    world.send("198.51.100.7", 9, b"waits");
+    world.send("198.51.100.8", 9, b"is not accepted");
+    world.listener.close(world.pair.now);
+    world.send("198.51.100.7", 9, b"after");
+    let now = world.pair.now;
+    let read = [(); 3].map(|()| text(&flow, now).unwrap());
+    assert_eq!(read, ["accepted", "waits", "after"]);
+    flow.send(now, &UdpTransmit::default(), &[b"answer"]).unwrap();
+    world.pair.settle();
+    assert_eq!(text(&world.client, now).unwrap(), "answer");
+    assert_eq!(world.count("UdpNoPorts"), 0);
+    world.send("198.51.100.8", 9, b"new");
+    assert_eq!(world.count("UdpNoPorts"), 1, "nobody takes new flows");
+    // ICMP errors reach it as well.
+    world.client.close(now);
+    flow.send(now, &UdpTransmit::default(), &[b"unwanted"]).unwrap();
+    world.pair.settle();
+    assert_eq!(text(&flow, now), Err(SocketError::Connection(ConnectionError::Refused)));
+    assert_eq!(world.count("IcmpInErrors"), 0);
+    // It ends when it is idle.
+    world.pair.run(Duration::from_secs(121));
+    assert_eq!(text(&flow, world.pair.now), Err(ENDED));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 1);
+    assert_eq!(world.pair.b.tables.udp().flows().len(), 0);
+}
+
+#[test]
+fn an_old_flow_goes_before_what_is_bound_to_any_address_later() {
+    let mut world = World::new(UdpFlowConfig::default());
+    world.send("198.51.100.7", 9, b"one");
+    let flow = world.accept().unwrap();
+    world.listener.close(world.pair.now);
+    for port in [0, 9] {
+        let later = world.pair.b.listen_udp_any(port, UdpFlowConfig::default()).unwrap();
+        world.send("198.51.100.7", 9, b"old");
+        assert!(later.accept(world.pair.now).unwrap().is_none(), "the flow is not new");
+        world.send("198.51.100.8", 9, b"new");
+        let new = later.accept(world.pair.now).unwrap().unwrap();
+        assert_eq!(text(&new, world.pair.now).unwrap(), "new");
+    }
+    let any = world.pair.b.bind_udp_any(0).unwrap();
+    world.send("198.51.100.7", 9, b"old");
+    world.send("198.51.100.8", 9, b"new");
+    let now = world.pair.now;
+    assert_eq!(text(&any, now).unwrap(), "new");
+    let read = [(); 4].map(|()| text(&flow, now).unwrap());
+    assert_eq!(read, ["one", "old", "old", "old"]);
+    assert_eq!(world.count("UdpNoPorts"), 0);
+}
+
+#[test]
 fn a_flow_takes_no_more_than_its_share() {
     let config = UdpFlowConfig { rcvbuf: 2000, ..UdpFlowConfig::default() };
     let mut world = World::new(config);
