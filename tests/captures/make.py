@@ -150,6 +150,10 @@ HEADER_BODY = "c100,s150,s900,C60"
 THINKS = "c100,s150,S20-120,s900"
 # Two ends that talk, of which the server sends its second answer in two pieces at once.
 CHAT = "c40,C10-400,s50,S10-300,c30,s20,s25,C200-300"
+# A short request and its answer.
+TALK = "c100,s1000"
+# A server that serves nothing.
+IDLE = "echo ready; exec sleep 100"
 # So many writes of 64 KB, and one byte back.
 BULK = "c65536x{},s1"
 
@@ -158,6 +162,7 @@ def scenarios():
     yield from real_programs()
     yield from healthy()
     yield from defects()
+    yield from connections()
 
 
 def real_programs():
@@ -237,6 +242,23 @@ def defects():
     )
 
 
+def connections():
+    """Connections that open late or not at all, or end in a reset."""
+    yield programs("syn-lost-40ms", TALK, 3, path=far(40, "--lose-syns 2"))
+    yield programs("syn-ack-lost-40ms", TALK, 3, path=far(40, "--lose-syn-acks 2"))
+    yield programs("accept-late-40ms", TALK, 3, "--fill 1", "--backlog 0 --late 2", path=far(40))
+    yield programs(
+        "accept-queue-40ms", TALK, 3, "--fill 1", "--backlog 0 --late 2", "--together", path=far(40)
+    )
+    fail = f"{sys.executable} {HERE}/programs.py fail"
+    yield Scenario(
+        "unanswered-40ms", IDLE, f"{fail} 198.51.100.9 2", far(40), ends="client",
+        settings=("net/ipv4/tcp_syn_retries=2",),
+    )
+    yield Scenario("refused-40ms", IDLE, fail + " {server} 50", far(40))
+    yield programs("unread-40ms", TALK, 3, serve="--leave", connect="--extra 3000", path=far(40))
+
+
 @contextlib.contextmanager
 def namespaces(scenario):
     """Two namespaces with addresses and the path between them."""
@@ -297,7 +319,8 @@ def end(process):
 
 def tcpdump(namespace, file, packets):
     words = ["ip", "netns", "exec", namespace, "tcpdump", "--immediate-mode", "-i", "path0"]
-    words += ["-n", "-U", "-Z", "root", "-s", str(SNAPLEN), "-c", str(packets), "-w", file, "tcp"]
+    words += ["-n", "-U", "-Z", "root", "-s", str(SNAPLEN), "-c", str(packets), "-w", file]
+    words += ["tcp or icmp or icmp6"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, start_new_session=True)
     for line in process.stderr:
         if b"listening" in line:
@@ -332,11 +355,13 @@ def take(scenario, into):
             end(dump)
 
 
-def missing():
+def missing(chosen):
+    """The programs that these scenarios need and that are not there."""
     needed = "ip tcpdump redis-server redis-benchmark nginx curl iperf3 rsync sshd scp psql"
     needed += " pgbench memcached setpriv"
-    lacking = [name for name in needed.split() if not shutil.which(name)]
-    if not glob.glob("/usr/lib/postgresql/*/bin/initdb"):
+    commands = "ip tcpdump " + " ".join(each.server + each.client for each in chosen)
+    lacking = [name for name in needed.split() if name in commands and not shutil.which(name)]
+    if "initdb" in commands and not glob.glob("/usr/lib/postgresql/*/bin/initdb"):
         lacking.append("postgresql")
     return lacking
 
@@ -355,11 +380,12 @@ def main():
         sys.exit(f"there is no scenario {', '.join(unknown)}; --list prints all")
     if os.geteuid() != 0:
         sys.exit("namespaces and captures need root")
-    if lacking := missing():
+    names = args.scenario or list(known)
+    if lacking := missing(known[name] for name in names):
         sys.exit(f"these programs are missing: {', '.join(lacking)}; see the packages in --help")
     args.into.mkdir(parents=True, exist_ok=True)
     failed = []
-    for name in args.scenario or known:
+    for name in names:
         print(name, flush=True)
         try:
             take(known[name], args.into)

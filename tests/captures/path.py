@@ -1,6 +1,7 @@
 """A path between two network namespaces: delay, a rate with a bounded queue, and loss.
 
     path.py NEAR FAR [--delay MS] [--loss SHARE] [--rate BITS/S --queue BYTES] [--offloads]
+            [--lose-syns COUNT] [--lose-syn-acks COUNT]
 
 A TUN device `path0` appears in each of the two namespaces, and every packet that one of them sends
 comes out of the other after the delay. With --offloads the devices take super-segments, as network
@@ -18,6 +19,7 @@ import fcntl
 import os
 import random
 import select
+import socket
 import struct
 import sys
 import time
@@ -35,7 +37,10 @@ CLONE_NEWNET = 0x40000000
 MOST_PACKETS = 10_000
 # No packet is longer: a super-segment and the header of the device.
 LONGEST = 65_535 + VNET_HDR_LEN
-# Packets up to this length are never lost, so that handshakes and ACKs do not depend on the seed.
+# Flags of TCP.
+SYN, ACK = 0x02, 0x10
+# Packets up to this length are never lost, so that handshakes and ACKs do not depend on the seed,
+# except those that --lose-syns and --lose-syn-acks name.
 SMALL = 200
 
 
@@ -68,6 +73,8 @@ class Direction:
         self.under_way = collections.deque()
         # When the link will have sent what it has taken.
         self.free_at = 0.0
+        # How many segments with these of the flags SYN and ACK are still to be lost.
+        self.lose = {SYN: args.lose_syns, SYN | ACK: args.lose_syn_acks}
 
     def take(self, now):
         """Takes all packets that wait at the source."""
@@ -77,6 +84,7 @@ class Direction:
             except BlockingIOError:
                 return
             lost = len(packet) > SMALL and self.random.random() < self.args.loss
+            lost = lost or self.is_named(packet)
             if lost or len(self.under_way) >= MOST_PACKETS:
                 continue
             leaves = now
@@ -87,6 +95,16 @@ class Direction:
                 leaves = max(now, self.free_at) + len(packet) * 8 / self.args.rate
                 self.free_at = leaves
             self.under_way.append((leaves + self.args.delay / 1000, packet))
+
+    def is_named(self, packet):
+        """Whether a packet is one of the SYNs or SYN-ACKs that are to be lost."""
+        if len(packet) < 40 or packet[0] != 0x45 or packet[9] != socket.IPPROTO_TCP:
+            return False
+        flags = packet[33] & (SYN | ACK)
+        if self.lose.get(flags, 0) == 0:
+            return False
+        self.lose[flags] -= 1
+        return True
 
     def deliver(self, now):
         """Delivers what is due, and says when the next packet will be."""
@@ -127,6 +145,8 @@ def main():
     parser.add_argument("--loss", type=float, default=0, help="share of packets, 0 to 1")
     parser.add_argument("--rate", type=float, default=0, help="bits per second")
     parser.add_argument("--queue", type=int, default=30_000, help="bytes")
+    parser.add_argument("--lose-syns", type=int, default=0, help="the first ones")
+    parser.add_argument("--lose-syn-acks", type=int, default=0, help="the first ones")
     parser.add_argument("--offloads", action="store_true")
     run(parser.parse_args())
 

@@ -2,6 +2,9 @@
 
     programs.py serve SCRIPT ROUNDS [options]     accepts one connection and plays the server
     programs.py connect SCRIPT ROUNDS [options]   connects and plays the client
+    programs.py fail ADDRESS ROUNDS               connects in vain
+
+Some habits are of connecting and closing: see --help.
 
 A script is a list of steps that both ends know, separated by commas:
 
@@ -13,6 +16,7 @@ Writes are not gathered: each is a call of its own.
 """
 
 import argparse
+import contextlib
 import random
 import re
 import socket
@@ -75,27 +79,54 @@ def serve(args):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         options(listener, args)
         listener.bind(ADDRESS)
-        listener.listen()
+        listener.listen(args.backlog)
         print("ready", flush=True)
+        time.sleep(args.late)
+        for _ in range(args.fill):
+            listener.accept()
         stream, _ = listener.accept()
         with stream:
             options(stream, args)
             play(stream, "s", args)
+            if args.leave:
+                # What has come by now is never read.
+                time.sleep(0.2)
+                return
             if args.script.split(",")[-1].startswith("s"):
                 # The last bytes are under way: the client closes first.
                 stream.recv(1)
 
 
 def connect(args):
+    fillers = [socket.socket() for _ in range(args.fill)]
+    for filler in fillers:
+        # They take the places in the server's queue, before or together with the one that talks.
+        filler.setblocking(not args.together)
+        filler.connect_ex(ADDRESS)
     with socket.socket() as stream:
         options(stream, args)
         stream.connect(ADDRESS)
         play(stream, "c", args)
+        if args.extra:
+            stream.sendall(b"x" * args.extra)
+            with contextlib.suppress(ConnectionResetError):
+                stream.recv(1)
+
+
+def fail(args):
+    """Connects again and again where nobody accepts."""
+    for _ in range(args.rounds):
+        with socket.socket() as stream:
+            try:
+                stream.connect((args.script, ADDRESS[1]))
+            except OSError:
+                continue
+            sys.exit("the connection was accepted")
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("end", choices=["serve", "connect"])
+    parser.add_argument("end", choices=["serve", "connect", "fail"])
     parser.add_argument("script")
     parser.add_argument("rounds", type=int)
     parser.add_argument("--nodelay", action="store_true")
@@ -103,9 +134,15 @@ def main():
     parser.add_argument("--chunk", type=int, default=1 << 16, help="bytes of each read")
     parser.add_argument("--pause", type=float, help="before each read, in ms")
     parser.add_argument("--gap", type=float, help="after each write, in ms")
+    parser.add_argument("--backlog", type=int, default=128, help="of listen")
+    parser.add_argument("--late", type=float, default=0, help="accept so many seconds late")
+    parser.add_argument("--fill", type=int, default=0, help="idle connections before the one")
+    parser.add_argument("--together", action="store_true", help="at the same time")
+    parser.add_argument("--extra", type=int, default=0, help="bytes that the client writes last")
+    parser.add_argument("--leave", action="store_true", help="the server closes without reading them")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    serve(args) if args.end == "serve" else connect(args)
+    {"serve": serve, "connect": connect, "fail": fail}[args.end](args)
 
 
 if __name__ == "__main__":

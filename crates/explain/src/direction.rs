@@ -159,6 +159,10 @@ pub(crate) struct Direction {
     pub(crate) arrivals: i64,
     /// Some packet of this side was captured by the Plimsoll that sent it.
     pub(crate) by_plimsoll: bool,
+    /// When its FIN passed.
+    pub(crate) fin: Option<u64>,
+    /// The TTL or hop limit of its last packet that was no reset.
+    pub(crate) ttl: Option<u8>,
 }
 
 impl Direction {

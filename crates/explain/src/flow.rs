@@ -1,12 +1,16 @@
 //! One flow: two directions, and what passes between them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::Options;
 use crate::direction::{Direction, Paths, Peer};
+use crate::ending::Reset;
+use crate::handshake::{Handshake, Place, Verdict};
+use crate::kinds::Kind;
 use crate::packet::{Scale, Segment};
+use crate::reasons::Reason;
 use crate::sizes::Full;
 use crate::tally::Mark;
 use crate::window::Filling;
@@ -56,18 +60,40 @@ pub(crate) struct Flow {
     /// Nanoseconds since 1970.
     pub(crate) first: u64,
     pub(crate) last: u64,
-    syn_at: Option<u64>,
+    /// Nanoseconds for which nothing had passed before the last packet.
+    quiet: u64,
     syn_ack_at: Option<u64>,
+    handshake: Handshake,
+    /// The server has sent nothing behind its SYN-ACK.
+    silent: bool,
+    /// The reset that ended it.
+    pub(crate) reset: Option<Reset>,
+    /// Why there are findings of some kinds, once the flow has ended.
+    reasons: Vec<(Kind, usize, Reason)>,
+    /// When the last flow ended whose failure this one has taken over.
+    pub(crate) failed_until: u64,
     /// Nanoseconds from where it was captured to each end and back, by the handshake.
     reach: [Option<u64>; 2],
 }
 
 impl Flow {
     pub(crate) fn new(ends: Ends, time: u64) -> Flow {
-        let sides = Default::default();
-        let (client, rtt, syn_at, syn_ack_at) = (None, None, None, None);
-        let (first, last, reach) = (time, time, [None; 2]);
-        Flow { ends, sides, client, rtt, first, last, syn_at, syn_ack_at, reach }
+        Flow {
+            ends,
+            sides: Default::default(),
+            client: None,
+            rtt: None,
+            first: time,
+            last: time,
+            quiet: 0,
+            syn_ack_at: None,
+            handshake: Handshake::default(),
+            silent: true,
+            reset: None,
+            reasons: Vec::new(),
+            failed_until: 0,
+            reach: [None; 2],
+        }
     }
 
     /// Whether this SYN begins another connection between the same ends.
@@ -94,6 +120,7 @@ impl Flow {
 
     /// Takes one segment in.
     pub(crate) fn segment(&mut self, segment: &Segment, from: usize, options: &Options) {
+        let idle = segment.time.saturating_sub(self.last);
         self.last = self.last.max(segment.time);
         if self.sides[from].is_copy(segment, options) {
             return;
@@ -105,9 +132,26 @@ impl Flow {
         side.by_plimsoll |= segment.by_plimsoll && segment.sent == Some(true);
         if segment.flags.intersects(TcpFlags::SYN) {
             self.syn(segment, from);
-        } else if !segment.flags.intersects(TcpFlags::RST) {
+        } else if segment.flags.intersects(TcpFlags::RST) {
+            self.reset(segment, from, idle.max(self.quiet));
+            return;
+        } else {
             self.established(segment, from, options);
         }
+        self.quiet = idle;
+        self.sides[from].ttl = Some(segment.ttl);
+        // The sender of a reset that goes on did not mean it, or another has sent it.
+        self.reset = self.reset.filter(|reset| reset.from != from || reset.is_by_device());
+    }
+
+    /// A reset. Before it, or before the packet that it answers, nothing had passed for `idle`
+    /// nanoseconds.
+    fn reset(&mut self, segment: &Segment, from: usize, idle: u64) {
+        if self.handshake.reset(segment, self.client == Some(from)) || self.reset.is_some() {
+            return;
+        }
+        let ends = (&self.sides[from], &self.sides[1 - from]);
+        self.reset = Reset::new(segment, from, ends, idle);
     }
 
     fn syn(&mut self, segment: &Segment, from: usize) {
@@ -116,31 +160,36 @@ impl Flow {
         side.syn = Some(segment.seq);
         side.syn_mss = segment.mss;
         side.scale = segment.scale;
-        side.options_len = if segment.timestamps { TIMESTAMPS_LEN } else { 0 };
+        side.options_len = if segment.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 };
         side.next = Some(segment.seq + 1 + segment.len);
         side.una = Some(segment.seq);
         if segment.flags.intersects(TcpFlags::ACK) {
             self.sides[1 - from].una = Some(segment.ack);
-            let waited = self.syn_at.map(|at| segment.time.saturating_sub(at));
+            self.handshake.syn_ack(segment, self.reach[from]);
+            let at = self.handshake.answered_at();
+            let waited = at.map(|at| segment.time.saturating_sub(at));
             self.reach[from] = self.reach[from].or(believed(waited));
             self.syn_ack_at = Some(segment.time);
         } else {
+            self.handshake.syn(segment, self.client == Some(1 - from));
             self.client = Some(from);
-            self.syn_at = Some(segment.time);
         }
     }
 
     fn established(&mut self, segment: &Segment, from: usize, options: &Options) {
-        if self.client == Some(from)
-            && let Some(at) = self.syn_at.take()
-        {
+        if self.client == Some(from) && self.handshake.opened(segment.time) {
             let since = |at: u64| segment.time.saturating_sub(at);
-            self.rtt = believed(Some(since(at)));
+            self.rtt = believed(self.handshake.answered_at().map(since));
             self.reach[from] = believed(self.syn_ack_at.map(since));
+        }
+        if segment.flags.intersects(TcpFlags::FIN) {
+            self.sides[from].fin.get_or_insert(segment.time);
         }
         let (full, their_mss) = (self.full_with(from, segment.options_len), self.mss(1 - from));
         let (scale, paths) = (self.scale(from), self.paths(from));
         let lag = self.paths(1 - from).least_behind;
+        self.silent &= self.client == Some(from);
+        let untaken = self.silent.then_some(&mut self.handshake);
         let [low, high] = &mut self.sides;
         let (side, peer) = if from == 0 { (low, high) } else { (high, low) };
         peer.heard = true;
@@ -167,7 +216,12 @@ impl Flow {
             peer.window.forget();
         } else if side.next.is_some_and(|next| end <= next) {
             side.last_ack = None;
-            return side.again(segment, peer, paths);
+            if side.again(segment, peer, paths)
+                && let Some(handshake) = untaken
+            {
+                handshake.untaken(segment);
+            }
+            return;
         }
         side.carries(segment, options);
         let mark = Mark { number: segment.number, time: segment.time };
@@ -227,12 +281,69 @@ impl Flow {
         }
     }
 
-    /// The flow ends here.
-    pub(crate) fn end(&mut self, options: &Options) {
+    /// The flow ends here, in a capture that goes on until `end`.
+    pub(crate) fn end(&mut self, end: u64, options: &Options) {
         for from in 0..2 {
             let mss = self.mss(from);
             self.sides[from].end(mss, self.last, options);
         }
+        if let Some(client) = self.client {
+            self.judge_handshake(client, end);
+        }
+        if let Some(reset) = self.reset {
+            let found = &mut self.sides[reset.from].found;
+            found.of(Kind::Reset).add(reset.mark, 0.0, reset.waited);
+            self.reasons.push((Kind::Reset, reset.from, reset.reason));
+        }
+    }
+
+    fn judge_handshake(&mut self, client: usize, end: u64) {
+        let place = match self.captured_at() {
+            None => Place::Between,
+            Some(at) if at == client => Place::Client,
+            Some(_) => Place::Server,
+        };
+        for verdict in self.handshake.verdicts(place, end) {
+            let Verdict { kind, reason, of_client, mark, packets, nanos } = verdict;
+            let from = if of_client { client } else { 1 - client };
+            self.sides[from].found.of(kind).add(mark, packets as f64, nanos);
+            self.reasons.push((kind, from, reason));
+        }
+        let Some(mark) = self.handshake.first_untaken() else { return };
+        let lost = self.sides[client].found.of(Kind::Loss);
+        if place == Place::Server {
+            lost.take_back(mark);
+        } else if lost.count == 1 {
+            self.reasons.push((Kind::Loss, client, Reason::NotTaken));
+        }
+    }
+
+    /// What its failure has in common with others: the same kind and reason, from the same host to
+    /// the same place.
+    pub(crate) fn failure(&self) -> Option<(Kind, Reason, IpAddr, SocketAddr)> {
+        let client = self.client?;
+        let (kind, _, reason) = self.reasons.iter().find(|(kind, ..)| kind.is_failure())?;
+        let ends = [self.ends.0, self.ends.1];
+        Some((*kind, *reason, ends[client].ip(), ends[1 - client]))
+    }
+
+    /// Takes over the failure of a later flow that has it in common with this one.
+    pub(crate) fn join_failure(&mut self, later: &mut Flow) {
+        let Some((kind, ..)) = self.failure() else { return };
+        for from in 0..2 {
+            // Ends are in the order of their addresses and ports, which differ.
+            let as_client = Some(from) == later.client;
+            let tally = std::mem::take(later.sides[from].found.of(kind));
+            let own = if as_client { self.client } else { self.client.map(|client| 1 - client) };
+            self.sides[own.unwrap_or(from)].found.of(kind).join(&tally);
+        }
+        self.failed_until = self.failed_until.max(later.last);
+    }
+
+    /// Why it has findings of this kind, if the capture tells several causes apart.
+    pub(crate) fn reason(&self, kind: Kind, from: usize) -> Option<Reason> {
+        let mut reasons = self.reasons.iter();
+        reasons.find(|(of, end, _)| (*of, *end) == (kind, from)).map(|(.., reason)| *reason)
     }
 }
 
@@ -257,14 +368,16 @@ impl Direction {
     }
 
     /// Data that was sent before: a probe of a closed window or of the peer's life, or it was
-    /// lost.
-    fn again(&mut self, segment: &Segment, peer: &Direction, paths: Paths) {
+    /// lost. Whether it was that.
+    fn again(&mut self, segment: &Segment, peer: &Direction, paths: Paths) -> bool {
         let one = segment.len <= 1;
         let beside = self.next.is_some_and(|next| next == segment.seq + 1);
         if one && peer.window.is_closed() {
             self.probes += 1;
-        } else if !(one && beside) && self.losses.again(segment, paths.least_behind) {
-            self.retransmissions += 1;
+            return false;
         }
+        let again = !(one && beside) && self.losses.again(segment, paths.least_behind);
+        self.retransmissions += u64::from(again);
+        again
     }
 }

@@ -7,6 +7,21 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[repr(u8)]
 pub enum Kind {
+    /// A server refused a connection.
+    #[serde(rename = "connect_refused")]
+    Refused,
+    /// Nobody answered a SYN.
+    #[serde(rename = "connect_unanswered")]
+    NoAnswer,
+    /// The client had to repeat its SYN.
+    #[serde(rename = "repeated_syn")]
+    RepeatedSyn,
+    /// The server repeated its SYN-ACK, or ignored the ACK for it.
+    #[serde(rename = "late_handshake")]
+    LateHandshake,
+    /// A reset ended a connection.
+    #[serde(rename = "reset")]
+    Reset,
     /// Segments below one MSS, or super-segments that end in one, with more data right behind.
     #[serde(rename = "fractional_in_bulk")]
     Fractional,
@@ -49,7 +64,12 @@ pub enum Kind {
 }
 
 /// All kinds, in the order of their numbers.
-pub const ALL: [Kind; 13] = [
+pub const ALL: [Kind; 18] = [
+    Kind::Refused,
+    Kind::NoAnswer,
+    Kind::RepeatedSyn,
+    Kind::LateHandshake,
+    Kind::Reset,
     Kind::Fractional,
     Kind::TailApart,
     Kind::SmallWrites,
@@ -72,6 +92,11 @@ impl Kind {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
+            Kind::Refused => "connect_refused",
+            Kind::NoAnswer => "connect_unanswered",
+            Kind::RepeatedSyn => "repeated_syn",
+            Kind::LateHandshake => "late_handshake",
+            Kind::Reset => "reset",
             Kind::Fractional => "fractional_in_bulk",
             Kind::TailApart => "tail_sent_apart",
             Kind::SmallWrites => "small_writes",
@@ -91,6 +116,11 @@ impl Kind {
     /// A headline.
     pub fn title(self) -> &'static str {
         match self {
+            Kind::Refused => "Connections refused",
+            Kind::NoAnswer => "Connections without any answer",
+            Kind::RepeatedSyn => "Connecting waited for a repeated SYN",
+            Kind::LateHandshake => "The server took the end of the handshake late",
+            Kind::Reset => "Connections ended by a reset",
             Kind::Fractional => "Fractional segments inside bulk data",
             Kind::TailApart => "Tails cut off and sent apart",
             Kind::SmallWrites => "Small writes that corking would have merged",
@@ -107,9 +137,14 @@ impl Kind {
         }
     }
 
-    /// What happened.
+    /// What happened, as far as the kind alone tells; see [`Reason`](crate::Reason).
     pub fn cause(self) -> &'static str {
         match self {
+            Kind::Refused => "The client's SYN was answered with a refusal.",
+            Kind::NoAnswer => "The client's SYN had no answer.",
+            Kind::RepeatedSyn => "The client repeated its SYN before the connection opened.",
+            Kind::LateHandshake => "The server took the end of the handshake late.",
+            Kind::Reset => "A reset ended the connection instead of a FIN of each side.",
             Kind::Fractional => {
                 "A segment that is not full left although more data followed at once: the end of \
                  each write was sent along instead of being filled up by the next write."
@@ -173,13 +208,24 @@ impl Kind {
     pub fn costs_time(self) -> bool {
         matches!(
             self,
-            Kind::Stall
+            Kind::Refused
+                | Kind::NoAnswer
+                | Kind::RepeatedSyn
+                | Kind::LateHandshake
+                | Kind::Reset
+                | Kind::Stall
                 | Kind::NagleRoundTrip
                 | Kind::Loss
                 | Kind::FullWindow
                 | Kind::SmallBuffer
                 | Kind::ZeroWindow
         )
+    }
+
+    /// Whether it cost the whole connection, whatever time that took: its share is one of
+    /// connections.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Kind::Refused | Kind::NoAnswer | Kind::Reset)
     }
 
     /// Whether it is about how a side cuts its data into packets. The host that receives them may
@@ -191,7 +237,8 @@ impl Kind {
     /// The share of time or packets below which it is not told.
     pub(crate) fn least_share(self) -> f64 {
         match self {
-            Kind::Stall => 0.0,
+            Kind::Stall | Kind::RepeatedSyn | Kind::LateHandshake => 0.0,
+            kind if kind.is_failure() => 0.0,
             Kind::Loss => 0.001,
             Kind::FullWindow | Kind::SmallBuffer => 0.1,
             _ => 0.02,
@@ -209,6 +256,12 @@ impl Kind {
             Kind::WakeUps => 0.5,
             _ => 1.0,
         }
+    }
+
+    /// The weight of a connection that failed, in packets, when flows are ranked: as much as half a
+    /// second lost.
+    pub(crate) fn packets_per_failure(self) -> f64 {
+        if self.is_failure() { 1000.0 } else { 0.0 }
     }
 
     /// The weight of a millisecond lost, in packets, when flows are ranked. A millisecond in which

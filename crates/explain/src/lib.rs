@@ -8,8 +8,10 @@
 //! gives way when the table is full, and lives on as sums only. A flow has two directions
 //! ([`direction`]) of constant size, where every rule compares a segment with what was
 //! remembered of those before it: how data was cut into packets ([`direction`], [`sizes`]), waits
-//! for ACKs ([`nagle`]), the window ([`window`]), what was lost ([`loss`]). What it finds is added
-//! up by [`Kind`] with a few examples.
+//! for ACKs ([`nagle`]), the window ([`window`]), what was lost ([`loss`]). The flow itself keeps
+//! how it opened ([`handshake`]) and ended ([`ending`]). What it finds is added up by [`Kind`] with
+//! a few examples; where one kind has several causes that the capture tells apart, it has a
+//! [`Reason`]. Connections that failed alike between the same hosts are one finding.
 //!
 //! A finding is told with the share of the flow's time, or of its packets, that it costs; shares
 //! rank the findings, and small ones are left out ([`kinds`]). What to do about it depends on the
@@ -33,8 +35,10 @@
 
 mod capture;
 mod direction;
+mod ending;
 mod flow;
 mod front;
+mod handshake;
 pub mod html;
 mod html_report;
 mod kinds;
@@ -42,6 +46,7 @@ mod loss;
 mod nagle;
 mod notes;
 mod packet;
+mod reasons;
 mod recent;
 mod remedies;
 mod report;
@@ -53,6 +58,8 @@ mod tally;
 mod text;
 mod window;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -62,6 +69,7 @@ use anyhow::{Context, Result};
 pub use html_report::html_report;
 pub use kinds::{ALL as KINDS, Kind};
 pub use notes::{Caveat, CaveatCount, Note};
+pub use reasons::Reason;
 pub use report::{
     DirectionReport, Evicted, Example, Finding, FlowReport, Format, MssSource, Report, Side,
     Skipped, Sum,
@@ -186,7 +194,7 @@ impl Pass<'_> {
     }
 
     fn evict(&mut self, mut flow: flow::Flow) {
-        flow.end(self.options);
+        flow.end(self.end, self.options);
         self.report.flows_seen += 1;
         self.sums.add(&flow, self.options);
         self.evicted.add(&flow, self.options);
@@ -201,12 +209,15 @@ impl Pass<'_> {
     fn finish(mut self) -> Report {
         let start = self.start.unwrap_or(0);
         let mut report = self.report;
-        for mut flow in self.table.into_flows() {
-            flow.end(self.options);
+        let mut flows: Vec<flow::Flow> = self.table.into_flows().collect();
+        flows.sort_by_key(|flow| flow.first);
+        for flow in &mut flows {
+            flow.end(self.end, self.options);
             report.flows_seen += 1;
-            self.sums.add(&flow, self.options);
-            report.flows.push(report::flow(&flow, start, self.options));
+            self.sums.add(flow, self.options);
         }
+        join_failures(&mut flows);
+        report.flows.extend(flows.iter().map(|flow| report::flow(flow, start, self.options)));
         let bytes = |flow: &FlowReport| flow.directions.iter().map(|side| side.bytes).sum::<u64>();
         report
             .flows
@@ -217,5 +228,19 @@ impl Pass<'_> {
         report.notes = report::caveats(&report.flows);
         report.evicted.findings = self.evicted.list();
         report
+    }
+}
+
+/// Connections that failed in the same way between the same hosts become one finding, which the
+/// first of them has.
+fn join_failures(flows: &mut [flow::Flow]) {
+    let mut first = HashMap::new();
+    for at in 0..flows.len() {
+        let (before, rest) = flows.split_at_mut(at);
+        let Some(failure) = rest[0].failure() else { continue };
+        match first.entry(failure) {
+            Entry::Vacant(entry) => _ = entry.insert(at),
+            Entry::Occupied(entry) => before[*entry.get()].join_failure(&mut rest[0]),
+        }
     }
 }

@@ -43,6 +43,11 @@ impl Losses {
         self.missing
     }
 
+    /// When SND.UNA moved last, or data left with nothing before it in flight.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress
+    }
+
     /// Segments that were sent again although they had arrived.
     pub(crate) fn needless(&self) -> u64 {
         self.needless

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use plimsoll_wire::ipv4::{self, Ipv4Repr};
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
-use plimsoll_wire::tcp::{self, SackBlock, TcpFlags, TcpRepr};
+use plimsoll_wire::tcp::{self, SackBlock, TcpFlags, TcpRepr, Timestamps};
 use plimsoll_wire::{SeqNum, checksum, protocol};
 
 use crate::capture::Frame;
@@ -34,14 +34,24 @@ pub(crate) struct Segment {
     /// The options MSS and window scale of a SYN.
     pub(crate) mss: Option<u16>,
     pub(crate) scale: Scale,
-    /// Whether it has the timestamps option.
-    pub(crate) timestamps: bool,
+    /// The timestamps option.
+    pub(crate) timestamps: Option<Timestamps>,
     /// Whether it has SACK blocks.
     pub(crate) sack: bool,
     /// Whether the first of them reports data that came twice (RFC 2883, section 4).
     pub(crate) duplicate_sack: bool,
     /// The identification of the IPv4 packet, to tell packets that were captured twice.
     pub(crate) ident: Option<u16>,
+    /// The TTL or hop limit.
+    pub(crate) ttl: u8,
+}
+
+/// What an IP header says of a segment.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    src: IpAddr,
+    dst: IpAddr,
+    ttl: u8,
 }
 
 /// What a SYN says of window scaling (RFC 7323, section 2.2).
@@ -194,7 +204,7 @@ fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
     let payload_len =
         if be16(data, 2) == Some(0) { len.saturating_sub(header) } else { ip.payload_len };
     let payload = data.get(header..).ok_or(Skip::Broken)?;
-    let ends = (IpAddr::V4(ip.src), IpAddr::V4(ip.dst));
+    let ends = Ends { src: IpAddr::V4(ip.src), dst: IpAddr::V4(ip.dst), ttl: ip.ttl };
     let mut segment = tcp(frame, ends, payload, payload_len)?;
     segment.ident = Some(ip.ident);
     Ok(segment)
@@ -203,7 +213,7 @@ fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
 fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
     let (ip, header) = Ipv6Repr::parse_front(data, usize::MAX).map_err(|_| Skip::Broken)?;
     let payload = data.get(header..).ok_or(Skip::Broken)?;
-    let ends = (IpAddr::V6(ip.src), IpAddr::V6(ip.dst));
+    let ends = Ends { src: IpAddr::V6(ip.src), dst: IpAddr::V6(ip.dst), ttl: ip.hop_limit };
     // A super-segment beyond 64 KB: its length is in a jumbo payload option, or nowhere.
     if ip.payload_len == 0 {
         let rest = len.saturating_sub(header);
@@ -231,7 +241,7 @@ fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
 
 fn tcp(
     frame: &Frame<'_>,
-    (src, dst): (IpAddr, IpAddr),
+    Ends { src, dst, ttl }: Ends,
     data: &[u8],
     len: usize,
 ) -> Result<Segment, Skip> {
@@ -268,10 +278,11 @@ fn tcp(
         options_len: (said - tcp::HEADER_LEN) as u32,
         mss: tcp.options.syn().mss,
         scale,
-        timestamps: tcp.options.timestamps.is_some(),
+        timestamps: tcp.options.timestamps,
         sack: !tcp.options.sack().is_empty(),
         duplicate_sack: is_duplicate(&tcp),
         ident: None,
+        ttl,
     })
 }
 

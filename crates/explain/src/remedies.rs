@@ -20,6 +20,11 @@ pub(crate) fn remedy(kind: Kind, stack: Stack, rule: Rule) -> &'static str {
             cutting(kind, stack, rule)
         }
         (Kind::AckAlone | Kind::AckRate, _) => acks(kind, stack),
+        // Each of their reasons has a remedy of its own.
+        (
+            Kind::Refused | Kind::NoAnswer | Kind::RepeatedSyn | Kind::LateHandshake | Kind::Reset,
+            _,
+        ) => "Compare with a capture at the other end.",
         (Kind::Stall, _) => {
             "Write header and body in one call (writev), or header with MSG_MORE, or both between \
              TCP_CORK on and off; if the program gathers its writes already, set TCP_NODELAY. \

@@ -9,6 +9,7 @@ use crate::kinds::{ALL, Kind};
 use crate::nagle::Rule;
 use crate::notes::{self, Caveat, CaveatCount, Note};
 use crate::packet::Scale;
+use crate::reasons::Reason;
 use crate::remedies::{Stack, remedy};
 use crate::sizes::Full;
 use crate::tally::{Shown, Tally};
@@ -22,6 +23,9 @@ const ENOUGH_ACKED: u64 = 1_000_000;
 
 /// ACKs, the same.
 const ENOUGH_ACKS: u64 = 100;
+
+/// Nanoseconds without a packet that are told of a reset.
+const LONG_IDLE: u64 = 10_000_000_000;
 
 /// Segments that an ACK is for without any delay: at least every second one is acknowledged (RFC
 /// 9293, section 3.8.6.3), and receivers may do so.
@@ -156,7 +160,8 @@ pub struct Sum {
     /// Time lost; null for kinds that cost packets.
     #[schemars(extend("x-unit" = "ms"))]
     pub ms: Option<f64>,
-    /// The same as a share of the time that all flows took, or of their packets.
+    /// The same as a share of the time that all flows took, or of their packets; of connections
+    /// that failed, their share of all flows.
     #[schemars(extend("x-unit" = "1"))]
     pub share: f64,
     /// The rank: the share, weighted. A share of time counts ten times a share of packets.
@@ -283,6 +288,8 @@ pub struct Example {
 pub struct Finding {
     /// The kind.
     pub kind: Kind,
+    /// Which of the causes of this kind; null if it has only one, or the capture does not tell.
+    pub reason: Option<Reason>,
     /// Whose packets.
     pub from: Side,
     /// A headline.
@@ -299,7 +306,8 @@ pub struct Finding {
     /// The longest single loss; null for kinds that cost packets.
     #[schemars(extend("x-unit" = "ms"))]
     pub longest_ms: Option<f64>,
-    /// What it costs as a share of the flow's time, or of the side's packets or segments.
+    /// What it costs as a share of the flow's time, or of the side's packets or segments; 1 if the
+    /// connection failed.
     #[schemars(extend("x-unit" = "1"))]
     pub share: f64,
     /// The rank: the share, weighted. A share of time counts ten times a share of packets.
@@ -318,6 +326,7 @@ pub struct Finding {
 /// What costs are shares of.
 #[derive(Clone, Copy, Debug, Default)]
 struct Base {
+    flows: u64,
     /// Nanoseconds from the first to the last packet.
     nanos: u64,
     segments: u64,
@@ -330,6 +339,7 @@ impl Base {
     fn of(flow: &Flow, from: usize) -> Base {
         let side = &flow.sides[from];
         Base {
+            flows: 1,
             nanos: flow.last.saturating_sub(flow.first),
             segments: side.wire_segments,
             data_packets: side.data_packets,
@@ -338,6 +348,7 @@ impl Base {
     }
 
     fn add(&mut self, flow: &Flow) {
+        self.flows += 1;
         for from in 0..2 {
             let side = Base::of(flow, from);
             self.nanos = self.nanos.saturating_add(if from == 0 { side.nanos } else { 0 });
@@ -350,6 +361,7 @@ impl Base {
     /// The share that a finding costs, 1 at most.
     fn share(&self, kind: Kind, tally: &Tally) -> f64 {
         let (cost, of) = match kind {
+            kind if kind.is_failure() => (tally.count as f64, self.flows),
             kind if kind.costs_time() => (tally.nanos as f64, self.nanos),
             Kind::Fractional | Kind::SmallWrites => (tally.packets, self.segments),
             Kind::TailApart | Kind::WakeUps => (tally.packets, self.data_packets),
@@ -413,6 +425,7 @@ fn worth(flow: &Flow, from: usize, kind: Kind, options: &Options) -> Option<(Tal
         _ => *flow.sides[from].found.get(kind),
     };
     let enough = match kind {
+        kind if kind.is_failure() => tally.count > 0,
         // Once may be by chance.
         Kind::Stall | Kind::NagleRoundTrip => tally.count >= options.least_count,
         // A few round trips pass until a buffer has grown.
@@ -455,6 +468,7 @@ pub(crate) fn flow(flow: &Flow, start: u64, options: &Options) -> FlowReport {
     for (n, from) in order.into_iter().enumerate() {
         for kind in ALL {
             if let Some((tally, share)) = worth(flow, from, kind, options) {
+                score += tally.count as f64 * kind.packets_per_failure();
                 score += if kind.costs_time() {
                     millis(tally.nanos) * kind.packets_per_ms()
                 } else {
@@ -539,8 +553,10 @@ fn finding(
         ms: millis(mark.time.saturating_sub(start)),
         lost_ms: time(nanos),
     };
+    let reason = flow.reason(kind, from);
     Finding {
         kind,
+        reason,
         from: SIDES[n],
         title: kind.title(),
         count: tally.count,
@@ -550,8 +566,11 @@ fn finding(
         share,
         score: share * kind.weight(),
         detail: detail(flow, (n, from), kind, tally),
-        cause: kind.cause(),
-        remedy: remedy(kind, stack, side.nagle.rule()),
+        cause: reason.map_or_else(|| kind.cause(), Reason::cause),
+        remedy: match reason {
+            Some(reason) => reason.remedy(),
+            None => remedy(kind, stack, side.nagle.rule()),
+        },
         examples: tally.shown().map(example).collect(),
     }
 }
@@ -590,6 +609,9 @@ fn detail(flow: &Flow, (n, from): (usize, usize), kind: Kind, tally: &Tally) -> 
             format!("{} in {packets:.0} more packets than they need", plural(count, "message"))
         }
         Kind::SillyWindow => plural(count, "time"),
+        Kind::Refused | Kind::NoAnswer | Kind::RepeatedSyn | Kind::LateHandshake | Kind::Reset => {
+            connection_detail(flow, from, kind, tally)
+        }
         _ => time_detail(flow, (n, from), kind, (tally, peer.probes)),
     }
 }
@@ -638,4 +660,68 @@ fn time_detail(
             format!("{waits} for a window of {largest} bytes at most{rate}")
         }
     }
+}
+
+/// A time in words.
+fn span(nanos: u64) -> String {
+    match nanos {
+        1_000_000_000.. => format!("{:.1} s", nanos as f64 / 1e9),
+        10_000_000.. => format!("{:.0} ms", millis(nanos)),
+        _ => format!("{:.1} ms", millis(nanos)),
+    }
+}
+
+/// The same of a kind that is about how a connection opened or ended.
+fn connection_detail(flow: &Flow, from: usize, kind: Kind, tally: &Tally) -> String {
+    let Tally { count, packets, nanos, .. } = *tally;
+    let packets = packets as u64;
+    let whole = flow.failed_until.max(flow.last).saturating_sub(flow.first);
+    let among = if count > 1 { format!(", the last {} later", span(whole)) } else { String::new() };
+    let to = [flow.ends.0, flow.ends.1][flow.client.map_or(0, |client| 1 - client)];
+    let connects = plural(count, "connection");
+    match kind {
+        Kind::Refused => {
+            format!("{connects} to {to} refused{among}; {} until the refusal in all", span(nanos))
+        }
+        Kind::NoAnswer => format!(
+            "{connects} to {to} without an answer to {} in {}{among}",
+            plural(packets, "SYN"),
+            span(nanos)
+        ),
+        Kind::RepeatedSyn => format!(
+            "{} until one was answered in time, {} later",
+            plural(packets, "SYN"),
+            span(nanos)
+        ),
+        Kind::LateHandshake => {
+            format!("{} sent again within {}", plural(packets, "segment"), span(nanos))
+        }
+        _ => reset_detail(flow, from, &among, count),
+    }
+}
+
+fn reset_detail(flow: &Flow, from: usize, among: &str, count: u64) -> String {
+    let Some(reset) = flow.reset else { return plural(count, "time") };
+    let who = SIDES[usize::from(flow.client.unwrap_or(0) != from)].name();
+    let mut words = match count {
+        1 => format!("by the {who} after {}", span(reset.mark.time.saturating_sub(flow.first))),
+        _ => format!("{} by the {who}{among}; the first", plural(count, "connection")),
+    };
+    let mut add = |part: String| words += &part;
+    add(match reset.unacked {
+        0 => ", with nothing unacknowledged".into(),
+        bytes => format!(
+            ", with {} unacknowledged, which had waited {}",
+            plural(bytes.into(), "byte"),
+            span(reset.waited)
+        ),
+    });
+    if reset.idle >= LONG_IDLE {
+        add(format!("; nothing had passed for {} before", span(reset.idle)));
+    }
+    if reset.is_by_device() {
+        let (its, others) = reset.ttl;
+        add(format!("; its TTL is {its}, that of the {who}'s other packets {others}"));
+    }
+    words
 }

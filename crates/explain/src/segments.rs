@@ -73,7 +73,7 @@ pub fn segments(input: impl Read + Send, mut each: impl FnMut(&CapturedSegment<'
                 flags,
                 len,
                 mss,
-                timestamps,
+                timestamps: timestamps.is_some(),
                 options,
             });
         }

@@ -52,6 +52,15 @@ impl Tally {
         self.longest = self.longest.max(nanos);
     }
 
+    /// Takes the one at `mark` back, if it is among the examples.
+    pub(crate) fn take_back(&mut self, mark: Mark) {
+        let Some(slot) = self.examples.iter_mut().find(|slot| slot.mark == mark) else { return };
+        let Shown { nanos, .. } = std::mem::take(slot);
+        self.count = self.count.saturating_sub(1);
+        self.nanos = self.nanos.saturating_sub(nanos);
+        self.longest = self.longest.min(self.nanos);
+    }
+
     /// Adds the sums of another, and its examples while there is room.
     pub(crate) fn join(&mut self, other: &Tally) {
         for shown in other.shown() {

@@ -8,6 +8,9 @@ use crate::report::{DirectionReport, Example, Finding, FlowReport, Report, Side,
 /// Lines of text are at most this long, in characters.
 const WIDTH: usize = 100;
 
+/// The cause of a finding, and its remedy.
+type Explanation = (&'static str, &'static str);
+
 /// Bytes that ACKs must be for before their rate is told.
 const ENOUGH_ACKED: f64 = 1e5;
 
@@ -32,10 +35,12 @@ pub(crate) fn plural(count: u64, what: &str) -> String {
 pub(crate) fn cost(kind: Kind, packets: Option<f64>, ms: Option<f64>, share: f64) -> String {
     let amount = match (packets, ms) {
         (_, Some(ms)) if ms >= 0.5 => format!("{ms:.0} ms"),
+        _ if kind.is_failure() => "at once".into(),
         (Some(packets), _) if packets >= 0.5 => plural(packets.round() as u64, "packet"),
         _ => return "little".into(),
     };
     let of = match kind {
+        kind if kind.is_failure() => "the connections",
         kind if kind.costs_time() => "the time",
         Kind::Fractional | Kind::SmallWrites => "the segments",
         Kind::TailApart | Kind::WakeUps => "the data packets",
@@ -133,7 +138,7 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
             plural(evicted.packets, "packet")
         )?;
     }
-    let mut told: Vec<&'static str> = Vec::new();
+    let mut told: Vec<Explanation> = Vec::new();
     let with = report.flows.iter().filter(|flow| !flow.findings.is_empty());
     let count = with.clone().count();
     for each in with.take(top) {
@@ -146,7 +151,7 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
     Ok(())
 }
 
-fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<&'static str>) -> std::fmt::Result {
+fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<Explanation>) -> std::fmt::Result {
     let FlowReport { client, server, duration_ms, .. } = flow;
     writeln!(out, "\n{client} -> {server}  {duration_ms:.1} ms, {}", place(flow))?;
     for side in &flow.directions {
@@ -162,8 +167,8 @@ fn flow(out: &mut String, flow: &FlowReport, told: &mut Vec<&'static str>) -> st
             wrapped(out, &examples)?;
         }
         // Each explanation once.
-        if !told.contains(&finding.remedy) {
-            told.push(finding.remedy);
+        if !told.contains(&(finding.cause, finding.remedy)) {
+            told.push((finding.cause, finding.remedy));
             wrapped(out, &format!("Why: {}", finding.cause))?;
             wrapped(out, &format!("Do: {}", finding.remedy))?;
         }

@@ -7,7 +7,7 @@ use plimsoll_explain::{Finding, Options, Report, explain};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::ipv6::Ipv6Repr;
-use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr};
+use plimsoll_wire::tcp::{SackBlock, TcpFlags, TcpRepr, Timestamps};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,9 @@ pub(crate) struct Talk {
     pub(crate) scale: u8,
     /// Segments of each side report this block, as an offset from what the other sends next.
     pub(crate) sack: [Option<(i32, i32)>; 2],
+    /// The time stamps of what is sent next, own and echoed.
+    pub(crate) stamps: Option<(u32, u32)>,
+    pub(crate) ttl: u8,
 }
 
 impl Talk {
@@ -63,6 +66,8 @@ impl Talk {
             push: true,
             scale: 0,
             sack: [None; 2],
+            stamps: None,
+            ttl: 64,
         };
         talk.writer().header(&mut talk.file);
         talk
@@ -139,6 +144,7 @@ impl Talk {
             tcp.options.syn_mut().mss = Some(MSS as u16);
             tcp.options.syn_mut().window_scale = Some(self.scale);
         }
+        tcp.options.timestamps = self.stamps.map(|(val, ecr)| Timestamps { val, ecr });
         if let Some((left, right)) = self.sack[from] {
             let at = |offset: i32| SeqNum(self.next[1 - from].wrapping_add_signed(offset));
             tcp.options.sack_mut().push(SackBlock { left: at(left), right: at(right) });
@@ -160,7 +166,7 @@ impl Talk {
                 src: address(from),
                 dst: address(1 - from),
                 next_header: 6,
-                hop_limit: 64,
+                hop_limit: self.ttl,
                 traffic_class: 0,
                 flow_label: 0,
                 payload_len,
@@ -174,7 +180,7 @@ impl Talk {
             src: address(from),
             dst: address(1 - from),
             protocol: 6,
-            ttl: 64,
+            ttl: self.ttl,
             tos: 0,
             ident: self.ident,
             dont_frag: true,

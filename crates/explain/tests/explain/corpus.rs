@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_explain::{
-    FlowReport, KINDS, Options, Report, explain_file, html_report, text_report,
+    FlowReport, KINDS, Options, Reason, Report, explain_file, html_report, text_report,
 };
 
 /// Bytes of all captures.
@@ -139,5 +139,32 @@ fn every_kind_is_said_of_some_capture() {
     let synthetic = ["tail_sent_apart", "acks_per_megabyte", "silly_window"];
     for kind in KINDS {
         assert!(told(kind.name()) || synthetic.contains(&kind.name()), "{}", kind.name());
+    }
+}
+
+/// Of a kind with several causes, the one that the capture tells, and what it cost.
+#[test]
+fn captures_of_connections_say_why() {
+    for (name, reason, count, ms) in [
+        ("accept-late-40ms.client", Reason::SynLost, 1, 2055),
+        ("accept-late-40ms.server", Reason::SynIgnored, 1, 2055),
+        ("accept-queue-40ms.client", Reason::NotTaken, 1, 2044),
+        ("accept-queue-40ms.server", Reason::AckIgnored, 1, 2007),
+        ("refused-40ms.client", Reason::PortClosed, 50, 2016),
+        ("refused-40ms.server", Reason::PortClosed, 50, 1),
+        ("syn-ack-lost-40ms.client", Reason::AnswerLost, 1, 1025),
+        ("syn-ack-lost-40ms.server", Reason::AnswerLost, 1, 1025),
+        ("syn-lost-40ms.client", Reason::SynLost, 1, 2048),
+        ("unanswered-40ms.client", Reason::NobodyThere, 2, 10233),
+        ("unread-40ms.client", Reason::Aborted, 1, 0),
+        ("unread-40ms.server", Reason::Aborted, 1, 0),
+    ] {
+        let path = folder().join(format!("{name}.pcap"));
+        let report = explain_file(&path, &Options::default()).expect("a capture");
+        let mut findings = report.flows.iter().flat_map(|flow| &flow.findings);
+        let found = findings.next().expect("a finding");
+        let cost = found.ms.map(|ms| ms.round() as u64);
+        assert_eq!((found.reason, found.count, cost), (Some(reason), count, Some(ms)), "{name}");
+        assert!(findings.next().is_none(), "{name}: one finding for all of it");
     }
 }

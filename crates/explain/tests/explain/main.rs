@@ -2,6 +2,7 @@
 
 mod builder;
 mod causes;
+mod connections;
 mod corpus;
 mod findings;
 mod formats;
