@@ -13,8 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// write is one.
 ///
 /// A read whose buffer is shorter than the datagram loses the rest of it. When nothing has gone
-/// either way for [`IpStackConfig::udp_timeout`](crate::IpStackConfig::udp_timeout) (30 s, if that
-/// is less, as long as nothing was written), reads and writes fail with `TimedOut`.
+/// either way for [`IpStackConfig::udp_timeout`](crate::IpStackConfig::udp_timeout), reads and
+/// writes fail with `TimedOut`. That takes 30 s at most as long as nothing was written, and 10 s at
+/// most once something was written to a client of port 53 (DNS).
 ///
 /// ```
 /// # async fn answer(mut stream: ipstack::IpStackUdpStream) -> std::io::Result<()> {

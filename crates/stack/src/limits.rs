@@ -213,5 +213,9 @@ pub const MAX_MEMBERSHIPS: usize = 20;
 /// or after its idle timeout if that is shorter.
 pub const UDP_UNANSWERED_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A UDP flow to port 53 (DNS) ends after so long without a datagram once something was sent back,
+/// or after its idle timeout if that is shorter. A lookup has one answer.
+pub const UDP_DNS_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A UDP flow that was used so lately makes no place for a new one in a full table.
 pub const UDP_FLOW_HOLDS: Duration = Duration::from_secs(1);

@@ -2,10 +2,15 @@
 //!
 //! A datagram that goes either way does not touch this table: it only moves the time in the flow.
 //! The table has each flow under a time at which it ended at the earliest when it was entered, and
-//! looks then. So the first of the list may live on, but none ends later than it should.
+//! looks then. So the first of the list may live on, but none ends later than it should. After the
+//! first answer another timeout holds, which may be shorter, so the flow is listed anew.
+//!
+//! Flows that are assured have a list of their own, from which a full table evicts last. A flow
+//! that became assured moves there when the table next looks at it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -14,7 +19,7 @@ use plimsoll_tcp::Instant;
 use crate::flow::FlowKey;
 use crate::limits::UDP_FLOW_HOLDS;
 use crate::sockets::udp::UdpEndpoint;
-use crate::sockets::udp::flow::Flow;
+use crate::sockets::udp::flow::{EvictionRank, Flow};
 use crate::sync::timed::Deadlines;
 
 /// Flows that are looked at to make place for one.
@@ -23,9 +28,13 @@ const EVICTION_LOOKS: usize = 32;
 pub(crate) struct FlowTable {
     key: [u8; 16],
     by_key: HashTable<Arc<UdpEndpoint>>,
-    /// By when they end at the earliest.
-    ends: BTreeMap<(Instant, u32), Arc<UdpEndpoint>>,
+    /// By when they end at the earliest: those that were not assured when they were listed, and
+    /// those that were.
+    ends: [Ends; 2],
 }
+
+/// By time and place.
+type Ends = BTreeMap<(Instant, u32), Arc<UdpEndpoint>>;
 
 /// What became of a new flow.
 #[derive(Debug)]
@@ -44,7 +53,7 @@ fn flow_of(endpoint: &UdpEndpoint) -> Option<&Flow> {
 
 impl FlowTable {
     pub(crate) fn new(key: [u8; 16]) -> FlowTable {
-        FlowTable { key, by_key: HashTable::new(), ends: BTreeMap::new() }
+        FlowTable { key, by_key: HashTable::new(), ends: Default::default() }
     }
 
     /// How many flows there are.
@@ -97,29 +106,49 @@ impl FlowTable {
 
     fn list(&mut self, endpoint: &Arc<UdpEndpoint>) {
         let Some(flow) = flow_of(endpoint) else { return };
-        let at = flow.ends_at();
-        flow.list(at);
-        self.ends.insert((at, endpoint.id.slot), endpoint.clone());
+        let rank = flow.rank();
+        flow.list(rank);
+        self.ends_of(rank).insert((rank.ends_at, endpoint.id.slot), endpoint.clone());
     }
 
-    /// Takes the flow out that would end first, unless it was used lately.
+    /// Takes a flow out of its list. Returns whether it was there.
+    fn unlist(&mut self, endpoint: &Arc<UdpEndpoint>) -> bool {
+        let Some(flow) = flow_of(endpoint) else { return false };
+        let rank = flow.listed();
+        self.ends_of(rank).remove(&(rank.ends_at, endpoint.id.slot)).is_some()
+    }
+
+    fn ends_of(&mut self, rank: EvictionRank) -> &mut Ends {
+        &mut self.ends[usize::from(rank.assured)]
+    }
+
+    /// Takes the flow out that would end first of those that were not used lately. An assured flow
+    /// goes only if there is no other.
     fn evict(&mut self, now: Instant) -> Option<Arc<UdpEndpoint>> {
+        let mut passed = Bound::Unbounded;
         for _ in 0..EVICTION_LOOKS {
-            let (&(listed, _), first) = self.ends.first_key_value()?;
-            let flow = flow_of(first)?;
-            if flow.ends_at() <= listed {
-                if flow.last_used() + UDP_FLOW_HOLDS > now {
-                    return None;
-                }
-                let first = first.clone();
+            // Those that were passed stay in their list, so the lists do not change after that.
+            let ends = self.ends.iter().find(|ends| !ends.is_empty())?;
+            let (&key, first) = ends.range((passed, Bound::Unbounded)).next()?;
+            let first = first.clone();
+            let flow = flow_of(&first)?;
+            if flow.rank() > flow.listed() {
+                // It was used since.
+                self.relist(&first);
+            } else if flow.last_used() + UDP_FLOW_HOLDS > now {
+                passed = Bound::Excluded(key);
+            } else {
                 self.remove(&first);
                 return Some(first);
             }
-            // It was used since.
-            let (_, first) = self.ends.pop_first()?;
-            self.list(&first);
         }
         None
+    }
+
+    /// The flow that ends first, as the table has it, and when.
+    fn first_to_end(&self) -> Option<(Instant, &Arc<UdpEndpoint>)> {
+        let firsts = self.ends.iter().filter_map(BTreeMap::first_key_value);
+        firsts.map(|(&(at, _), first)| (at, first)).min_by_key(|&(at, _)| at)
     }
 
     /// Takes a flow out. Returns whether it was there.
@@ -130,14 +159,13 @@ impl FlowTable {
             return false;
         };
         entry.remove();
-        self.ends.remove(&(flow.listed(), endpoint.id.slot));
+        self.unlist(endpoint);
         true
     }
 
-    /// A flow may end earlier than the table knows: its timeout was changed.
+    /// Lists a flow anew whose rank has changed.
     pub(crate) fn relist(&mut self, endpoint: &Arc<UdpEndpoint>) {
-        let Some(flow) = flow_of(endpoint) else { return };
-        if self.ends.remove(&(flow.listed(), endpoint.id.slot)).is_some() {
+        if self.unlist(endpoint) {
             self.list(endpoint);
         }
     }
@@ -146,13 +174,12 @@ impl FlowTable {
     pub(crate) fn expire(&mut self, now: Instant, most: usize) -> Vec<Arc<UdpEndpoint>> {
         let mut ended = Vec::new();
         for _ in 0..most {
-            match self.ends.first_key_value() {
-                Some((&(listed, _), _)) if listed <= now => {}
+            let first = match self.first_to_end() {
+                Some((at, first)) if at <= now => first.clone(),
                 _ => break,
-            }
-            let Some((_, first)) = self.ends.pop_first() else { break };
+            };
             if flow_of(&first).is_some_and(|flow| flow.ends_at() > now) {
-                self.list(&first);
+                self.relist(&first);
                 continue;
             }
             self.remove(&first);
@@ -165,6 +192,6 @@ impl FlowTable {
 /// The published time is when somebody must look.
 impl Deadlines for FlowTable {
     fn next(&self) -> Option<Instant> {
-        self.ends.first_key_value().map(|(&(at, _), _)| at)
+        self.first_to_end().map(|(at, _)| at)
     }
 }

@@ -3,10 +3,15 @@
 //! A flow is a UDP socket with one peer for as long as it lives. It ends when nothing has gone
 //! either way for its idle timeout, or for [`UDP_UNANSWERED_TIMEOUT`] as long as nothing was sent
 //! back: a probe should not hold a place for as long as a conversation (RFC 4787, section 4.3 asks
-//! for two minutes at least of the latter).
+//! for two minutes at least of the latter). A DNS lookup is over with its answer, so a flow to port
+//! 53 that was answered ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3 allows this for
+//! well-known ports).
+//!
+//! A flow is *assured* once both sides have spoken twice in turn. A full table evicts an assured
+//! flow only if it has no other.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -14,7 +19,7 @@ use plimsoll_tcp::{Duration, Instant};
 
 use crate::error::SocketError;
 use crate::flow::FlowKey;
-use crate::limits::{MAX_UDP_FLOWS, UDP_UNANSWERED_TIMEOUT};
+use crate::limits::{MAX_UDP_FLOWS, UDP_DNS_TIMEOUT, UDP_UNANSWERED_TIMEOUT};
 use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
@@ -24,11 +29,13 @@ use crate::sync::lock;
 #[non_exhaustive]
 pub struct UdpFlowConfig {
     /// A flow ends when nothing has gone either way for so long. 120 s unless it says otherwise
-    /// (RFC 4787, REQ-5), 1 ms at least.
+    /// (RFC 4787, REQ-5), 1 ms at least. It is at most [`UDP_UNANSWERED_TIMEOUT`] as long as
+    /// nothing was sent back, and at most [`UDP_DNS_TIMEOUT`] after that if the flow is to port 53.
     pub idle_timeout: Duration,
-    /// Flows of the stack, at most, when this listener adds one. With one more, the one that would
-    /// end first is evicted (`plimsoll.UdpFlowsEvicted`), unless it was used within the last
-    /// second; then the new one is refused (`plimsoll.UdpFlowsRefused`). 1 to
+    /// Flows of the stack, at most, when this listener adds one. With one more, a flow is evicted
+    /// that was not used within the last second (`plimsoll.UdpFlowsEvicted`): the one that would
+    /// end first. If there is none, the new one is refused (`plimsoll.UdpFlowsRefused`). Flows on
+    /// which both sides have spoken twice in turn are evicted only if there are no others. 1 to
     /// [`MAX_UDP_FLOWS`].
     pub max_flows: usize,
     /// Flows that wait to be accepted, at most. A further one is refused
@@ -76,42 +83,89 @@ impl UdpFlowConfig {
     }
 }
 
+/// The port of DNS.
+const DNS_PORT: u16 = 53;
+
+/// How far the conversation on a flow has come: nothing was sent back.
+const ASKED: u8 = 0;
+const ANSWERED: u8 = 1;
+/// Something has arrived after the answer.
+const ASKED_AGAIN: u8 = 2;
+const ASSURED: u8 = 3;
+
+/// In which order flows are evicted: the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EvictionRank {
+    pub(crate) assured: bool,
+    pub(crate) ends_at: Instant,
+}
+
 /// What makes a socket a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     pub(crate) listener: Arc<FlowListener>,
-    /// In nanoseconds.
+    /// Once something was sent back, in nanoseconds.
     idle_timeout: AtomicU64,
+    /// Until then, in nanoseconds.
+    unanswered_timeout: AtomicU64,
     /// When something last went either way, in nanoseconds.
     last_used: AtomicU64,
-    answered: AtomicBool,
-    /// Under which time the table has it, in nanoseconds; written under the table's lock.
-    listed: AtomicU64,
+    /// [`ASKED`], [`ANSWERED`], [`ASKED_AGAIN`] or [`ASSURED`].
+    progress: AtomicU8,
+    /// The rank under which the table has it; both written under the table's lock. The time is in
+    /// nanoseconds.
+    listed_at: AtomicU64,
+    listed_assured: AtomicBool,
 }
 
 impl Flow {
     pub(crate) fn new(key: FlowKey, listener: Arc<FlowListener>, now: Instant) -> Flow {
-        let timeout = listener.config.idle_timeout;
+        let longest = listener.config.idle_timeout;
+        let is_dns = key.local_port == DNS_PORT;
+        let idle_timeout = if is_dns { longest.min(UDP_DNS_TIMEOUT) } else { longest };
+        let unanswered_timeout = longest.min(UDP_UNANSWERED_TIMEOUT);
         Flow {
             key,
             listener,
-            idle_timeout: AtomicU64::new(in_nanos(timeout)),
+            idle_timeout: AtomicU64::new(in_nanos(idle_timeout)),
+            unanswered_timeout: AtomicU64::new(in_nanos(unanswered_timeout)),
             last_used: AtomicU64::new(now.as_nanos()),
-            answered: AtomicBool::new(false),
-            listed: AtomicU64::new(0),
+            progress: AtomicU8::new(ASKED),
+            listed_at: AtomicU64::new(0),
+            listed_assured: AtomicBool::new(false),
         }
     }
 
     /// A datagram has arrived.
     pub(crate) fn note_arrival(&self, now: Instant) {
+        self.advance(ANSWERED, ASKED_AGAIN);
+        self.note_use(now);
+    }
+
+    /// A datagram was sent. Returns whether it was the first: another timeout holds from now on.
+    #[must_use]
+    pub(crate) fn note_answer(&self, now: Instant) -> bool {
+        let is_first = self.advance(ASKED, ANSWERED);
+        if !is_first {
+            self.advance(ASKED_AGAIN, ASSURED);
+        }
+        self.note_use(now);
+        is_first
+    }
+
+    /// The application has read or sent something, or something has arrived.
+    pub(crate) fn note_use(&self, now: Instant) {
         self.last_used.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// A datagram was sent.
-    pub(crate) fn note_answer(&self, now: Instant) {
-        self.answered.store(true, Ordering::Relaxed);
-        self.note_arrival(now);
+    /// The conversation goes from one state to the next; `false` if it is in another.
+    fn advance(&self, from: u8, to: u8) -> bool {
+        self.progress.load(Ordering::Relaxed) == from
+            && self
+                .progress
+                .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     pub(crate) fn last_used(&self) -> Instant {
@@ -120,26 +174,44 @@ impl Flow {
 
     /// When it ends if nothing goes either way until then.
     pub(crate) fn ends_at(&self) -> Instant {
-        let timeout = self.idle_timeout();
-        let answered = self.answered.load(Ordering::Relaxed);
-        let timeout = if answered { timeout } else { timeout.min(UDP_UNANSWERED_TIMEOUT) };
+        let timeout = match self.progress.load(Ordering::Relaxed) {
+            ASKED => self.unanswered_timeout(),
+            _ => self.idle_timeout(),
+        };
         self.last_used() + timeout
+    }
+
+    /// When a full table evicts it, compared with other flows.
+    pub(crate) fn rank(&self) -> EvictionRank {
+        let assured = self.progress.load(Ordering::Relaxed) == ASSURED;
+        EvictionRank { assured, ends_at: self.ends_at() }
     }
 
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_nanos(self.idle_timeout.load(Ordering::Relaxed))
     }
 
+    fn unanswered_timeout(&self) -> Duration {
+        Duration::from_nanos(self.unanswered_timeout.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn set_idle_timeout(&self, timeout: Duration) {
+        let unanswered = timeout.min(UDP_UNANSWERED_TIMEOUT);
         self.idle_timeout.store(in_nanos(timeout), Ordering::Relaxed);
+        self.unanswered_timeout.store(in_nanos(unanswered), Ordering::Relaxed);
     }
 
-    pub(crate) fn listed(&self) -> Instant {
-        Instant::from_nanos(self.listed.load(Ordering::Relaxed))
+    /// The rank under which the table has it.
+    pub(crate) fn listed(&self) -> EvictionRank {
+        EvictionRank {
+            assured: self.listed_assured.load(Ordering::Relaxed),
+            ends_at: Instant::from_nanos(self.listed_at.load(Ordering::Relaxed)),
+        }
     }
 
-    pub(crate) fn list(&self, at: Instant) {
-        self.listed.store(at.as_nanos(), Ordering::Relaxed);
+    pub(crate) fn list(&self, rank: EvictionRank) {
+        self.listed_assured.store(rank.assured, Ordering::Relaxed);
+        self.listed_at.store(rank.ends_at.as_nanos(), Ordering::Relaxed);
     }
 }
 

@@ -71,8 +71,8 @@ fn each_destination_is_a_flow_and_answers_come_from_there() {
 #[test]
 fn a_flow_ends_when_it_is_idle_and_sooner_without_an_answer() {
     let mut world = World::new(UdpFlowConfig::default());
-    world.send("198.51.100.7", 53, b"answered");
-    world.send("198.51.100.8", 53, b"not");
+    world.send("198.51.100.7", 443, b"answered");
+    world.send("198.51.100.8", 443, b"not");
     let (answered, not) = (world.accept().unwrap(), world.accept().unwrap());
     answered.send(world.pair.now, &UdpTransmit::default(), &[b"yes"]).unwrap();
     let (counting, waker) = CountingWaker::new();
@@ -85,7 +85,7 @@ fn a_flow_ends_when_it_is_idle_and_sooner_without_an_answer() {
     assert_eq!(text(&not, world.pair.now), Err(ENDED));
     assert_eq!(not.send(world.pair.now, &UdpTransmit::default(), &[b"late"]), Err(ENDED));
     world.pair.run(Duration::from_secs(80));
-    world.send("198.51.100.7", 53, b"still there");
+    world.send("198.51.100.7", 443, b"still there");
     assert!(world.accept().is_none(), "the same flow");
     world.pair.run(Duration::from_secs(119));
     assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 1);
@@ -94,10 +94,10 @@ fn a_flow_ends_when_it_is_idle_and_sooner_without_an_answer() {
     assert_eq!(text(&answered, now).unwrap(), "answered", "what has arrived is read");
     assert_eq!(text(&answered, now).unwrap(), "still there");
     assert_eq!(text(&answered, now), Err(ENDED));
-    world.send("198.51.100.7", 53, b"again");
+    world.send("198.51.100.7", 443, b"again");
     assert_eq!(text(&world.accept().unwrap(), world.pair.now).unwrap(), "again");
     // Each has a time of its own.
-    world.send("198.51.100.9", 53, b"short");
+    world.send("198.51.100.9", 443, b"short");
     let short = world.accept().unwrap();
     short.set_idle_timeout(Duration::from_secs(5)).unwrap();
     assert!(short.set_idle_timeout(Duration::ZERO).is_err());
@@ -110,15 +110,15 @@ fn a_full_table_gives_the_place_of_the_one_that_would_end_first() {
     let mut world = World::new(UdpFlowConfig { max_flows: 3, ..UdpFlowConfig::default() });
     let mut flows = Vec::new();
     for host in 1..=3 {
-        world.send(&format!("198.51.100.{host}"), 53, b"x");
+        world.send(&format!("198.51.100.{host}"), 443, b"x");
         flows.push(world.accept().unwrap());
     }
-    world.send("198.51.100.4", 53, b"x");
+    world.send("198.51.100.4", 443, b"x");
     assert!(world.accept().is_none(), "all of them were used a moment ago");
     assert_eq!(world.count("plimsoll.UdpFlowsRefused"), 1);
     flows[0].send(world.pair.now, &UdpTransmit::default(), &[b"answer"]).unwrap();
     world.pair.run(Duration::from_secs(2));
-    world.send("198.51.100.4", 53, b"x");
+    world.send("198.51.100.4", 443, b"x");
     let fourth = world.accept().unwrap();
     assert_eq!(world.count("plimsoll.UdpFlowsEvicted"), 1);
     let ended: Vec<bool> = flows
@@ -127,9 +127,120 @@ fn a_full_table_gives_the_place_of_the_one_that_would_end_first() {
         .collect();
     assert_eq!(ended, [false, true, false], "the one with an answer stays");
     drop((flows, fourth));
-    world.send("198.51.100.5", 53, b"x");
+    world.send("198.51.100.5", 443, b"x");
     assert!(world.accept().is_some());
     assert_eq!(world.count("plimsoll.UdpFlowsEvicted"), 1, "dropping a flow makes place, too");
+}
+
+#[test]
+fn a_dns_flow_ends_ten_seconds_after_its_answer() {
+    let mut world = World::new(UdpFlowConfig::default());
+    for host in 1..=3 {
+        world.send(&format!("198.51.100.{host}"), 53, b"who?");
+    }
+    let [answered, not, longer] = [(); 3].map(|()| world.accept().unwrap());
+    assert_eq!(answered.idle_timeout(), Some(Duration::from_secs(10)));
+    longer.set_idle_timeout(Duration::from_secs(60)).unwrap();
+    world.pair.run(Duration::from_secs(15));
+    for flow in [&answered, &longer] {
+        flow.send(world.pair.now, &UdpTransmit::default(), &[b"me"]).unwrap();
+    }
+    world.pair.run(Duration::from_secs(9));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 0);
+    world.pair.run(Duration::from_secs(2));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 1);
+    assert!(text(&answered, world.pair.now).is_ok());
+    assert_eq!(text(&answered, world.pair.now), Err(ENDED));
+    world.pair.run(Duration::from_secs(3));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 1, "one is not answered yet");
+    world.pair.run(Duration::from_secs(2));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 2);
+    drop(not);
+    world.pair.run(Duration::from_secs(43));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 2, "its own time was set");
+    world.pair.run(Duration::from_secs(2));
+    assert_eq!(world.count("plimsoll.UdpFlowTimeouts"), 3);
+    let short = UdpFlowConfig { idle_timeout: Duration::from_secs(5), ..UdpFlowConfig::default() };
+    let mut world = World::new(short);
+    world.send("198.51.100.1", 53, b"who?");
+    assert_eq!(world.accept().unwrap().idle_timeout(), Some(Duration::from_secs(5)));
+}
+
+impl World {
+    /// A flow to `there` on which each side has spoken `rounds` times in turn.
+    fn talk(&mut self, there: &str, port: u16, rounds: usize) -> Arc<UdpSocket> {
+        self.send(there, port, b"question");
+        let flow = self.accept().unwrap();
+        for round in 0..rounds {
+            if round > 0 {
+                self.send(there, port, b"question");
+            }
+            flow.send(self.pair.now, &UdpTransmit::default(), &[b"answer"]).unwrap();
+            self.pair.settle();
+        }
+        flow
+    }
+}
+
+#[test]
+fn a_storm_of_lookups_evicts_no_conversation() {
+    let mut world = World::new(UdpFlowConfig { max_flows: 100, ..UdpFlowConfig::default() });
+    let quiet = world.talk("203.0.113.1", 443, 2);
+    let asked_again = world.talk("203.0.113.2", 443, 1);
+    world.send("203.0.113.2", 443, b"question");
+    // Both have been idle for longer than any lookup, and end first.
+    world.pair.run(Duration::from_secs(60));
+    let mut lookups = Vec::new();
+    for count in 0..300 {
+        let host = format!("198.51.100.{}", count % 200);
+        lookups.push(world.talk(&host, 443 + count / 200, 1));
+        world.pair.run(Duration::from_millis(50));
+    }
+    assert_eq!(world.count("plimsoll.UdpFlowsRefused"), 0);
+    assert!(world.count("plimsoll.UdpFlowsEvicted") > 0);
+    world.send("203.0.113.1", 443, b"after");
+    assert!(world.accept().is_none(), "the conversation is still there");
+    let now = world.pair.now;
+    assert_eq!(text(&quiet, now).unwrap(), "question");
+    assert_eq!(text(&quiet, now).unwrap(), "question");
+    assert_eq!(text(&quiet, now).unwrap(), "after");
+    assert!(text(&asked_again, now).is_ok() && text(&asked_again, now).is_ok());
+    assert_eq!(text(&asked_again, now), Err(ENDED), "it was answered only once");
+}
+
+#[test]
+fn a_flow_that_was_used_lately_does_not_protect_those_behind_it() {
+    let mut world = World::new(UdpFlowConfig { max_flows: 2, ..UdpFlowConfig::default() });
+    let idle = world.talk("203.0.113.1", 443, 1);
+    world.pair.run(Duration::from_secs(2));
+    let _dns = world.talk("203.0.113.1", 53, 1);
+    let _next = world.talk("203.0.113.2", 53, 1);
+    let now = world.pair.now;
+    assert!(text(&idle, now).is_ok());
+    assert_eq!(text(&idle, now), Err(ENDED), "the lookup would end first, but is in use");
+}
+
+#[test]
+fn where_all_flows_are_conversations_the_first_to_end_is_evicted() {
+    let mut world = World::new(UdpFlowConfig { max_flows: 2, ..UdpFlowConfig::default() });
+    let old = world.talk("203.0.113.1", 443, 2);
+    world.pair.run(Duration::from_secs(2));
+    let young = world.talk("203.0.113.2", 443, 3);
+    let lookup = world.talk("203.0.113.3", 443, 1);
+    assert_eq!(world.count("plimsoll.UdpFlowsEvicted"), 1);
+    let now = world.pair.now;
+    assert!(text(&old, now).is_ok() && text(&old, now).is_ok());
+    assert_eq!(text(&old, now), Err(ENDED));
+    world.send("203.0.113.4", 443, b"new");
+    assert!(world.accept().is_none(), "the lookup was used a moment ago");
+    assert_eq!(world.count("plimsoll.UdpFlowsRefused"), 1);
+    world.pair.run(Duration::from_secs(2));
+    world.send("203.0.113.4", 443, b"new");
+    assert!(world.accept().is_some());
+    let now = world.pair.now;
+    assert!(text(&lookup, now).is_ok());
+    assert_eq!(text(&lookup, now), Err(ENDED));
+    assert_eq!(young.send(now, &UdpTransmit::default(), &[b"alive"]), Ok(5));
 }
 
 #[test]

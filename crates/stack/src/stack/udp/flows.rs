@@ -109,11 +109,21 @@ impl Stack {
             work.forget_udp(&endpoint);
             return None;
         }
-        // The first queue looks after the time.
+        self.watch_flows();
+        Some(endpoint)
+    }
+
+    /// Lists a flow anew whose timeout has changed.
+    pub(crate) fn relist_flow(&self, endpoint: &Arc<UdpEndpoint>) {
+        self.tables.udp().flows().relist(endpoint);
+        self.watch_flows();
+    }
+
+    /// Has the first queue look when the next flow may end.
+    fn watch_flows(&self) {
         if let Some(at) = self.tables.udp().flows_end() {
             self.pollers.queue(0).waiter().kick_before(at);
         }
-        Some(endpoint)
     }
 
     /// Ends the flows that have been idle for too long.

@@ -110,8 +110,8 @@ impl Stack {
             if view.watches_devices {
                 endpoint.note_sent(now, payload.len());
             }
-            if let Some(flow) = endpoint.flow() {
-                flow.note_answer(now);
+            if endpoint.flow().is_some_and(|flow| flow.note_answer(now)) {
+                self.relist_flow(endpoint);
             }
         } else {
             work.count(counters.sndbuf_errors);

@@ -160,7 +160,7 @@ impl UdpSocket {
         let shard = self.stack.pollers.snmp().shard();
         shard.add(counters_of(received.info.from).in_datagrams, count as u64);
         if let Some(flow) = self.endpoint.flow() {
-            flow.note_arrival(now);
+            flow.note_use(now);
         }
         Ok(received)
     }
@@ -296,7 +296,8 @@ impl UdpSocket {
         self.endpoint.send_queue_len()
     }
 
-    /// After how long without a datagram either way it ends, if it is a flow.
+    /// After how long without a datagram either way it ends, if it is a flow. As long as nothing
+    /// was sent back it is [30 s](crate::limits::UDP_UNANSWERED_TIMEOUT) at most.
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.endpoint.flow().map(|flow| flow.idle_timeout())
     }
@@ -313,10 +314,7 @@ impl UdpSocket {
             return Err(SocketError::Invalid("idle_timeout: it must be 1 ms at least"));
         }
         flow.set_idle_timeout(timeout);
-        self.stack.tables.udp().flows().relist(&self.endpoint);
-        if let Some(at) = self.stack.tables.udp().flows_end() {
-            self.stack.pollers.queue(0).waiter().kick_before(at);
-        }
+        self.stack.relist_flow(&self.endpoint);
         Ok(())
     }
 
