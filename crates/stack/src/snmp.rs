@@ -49,7 +49,7 @@ ip_counters! {
     IpInDelivers => "IpInDelivers", "IPv4 packets handed to a protocol.";
     IpOutRequests => "IpOutRequests", "IPv4 packets handed down; a super-segment is one.";
     IpOutDiscards => "IpOutDiscards", "IPv4 packets dropped on the way out for want of room.";
-    IpReasmTimeout => "IpReasmTimeout", "Reassemblies (of IPv6, too) given up because a fragment was missing.";
+    IpReasmTimeout => "IpReasmTimeout", "Reassemblies of IPv4 given up because a fragment was missing.";
     IpReasmReqds => "IpReasmReqds", "IPv4 fragments received.";
     IpReasmOks => "IpReasmOKs", "IPv4 packets put together from fragments.";
     IpReasmFails => "IpReasmFails", "IPv4 fragments, or reassemblies of such, dropped.";
@@ -85,6 +85,7 @@ ip_counters! {
     Ip6InDelivers => "Ip6InDelivers", "IPv6 packets handed to a protocol.";
     Ip6OutRequests => "Ip6OutRequests", "IPv6 packets handed down; a super-segment is one.";
     Ip6OutDiscards => "Ip6OutDiscards", "IPv6 packets dropped on the way out for want of room.";
+    Ip6ReasmTimeout => "Ip6ReasmTimeout", "Reassemblies of IPv6 given up because a fragment was missing.";
     Ip6ReasmReqds => "Ip6ReasmReqds", "IPv6 fragments received.";
     Ip6ReasmOks => "Ip6ReasmOKs", "IPv6 packets put together from fragments.";
     Ip6ReasmFails => "Ip6ReasmFails", "IPv6 fragments, or reassemblies of such, dropped.";
@@ -154,12 +155,11 @@ const GAUGES: [(&str, &str); 2] = [
 ];
 
 /// Names of Linux's that do not mean quite the same there.
-const UNLIKE_LINUX: [(&str, &str); 8] = [
+const UNLIKE_LINUX: [(&str, &str); 7] = [
     ("UdpSndbufErrors", "Linux counts sends that failed with ENOBUFS."),
     ("Udp6SndbufErrors", "Linux counts sends that failed with ENOBUFS."),
     ("IpInAddrErrors", "Linux counts such sources as `in_martian_src` of `rt_cache`."),
     ("Ip6InAddrErrors", "Linux counts loopback and multicast as source as Ip6InHdrErrors."),
-    ("IpReasmTimeout", "Linux counts those of IPv6 as Ip6ReasmTimeout."),
     ("TcpExtTCPPrequeued", "Linux removed it with the prequeue in 4.14."),
     ("TcpExtTCPPrequeueDropped", "Linux removed it with the prequeue in 4.14."),
     (

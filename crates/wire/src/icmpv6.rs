@@ -16,6 +16,8 @@ pub const CODE_PROHIBITED: u8 = 1;
 pub const CODE_ADDRESS_UNREACHABLE: u8 = 3;
 /// Code of "destination unreachable": port.
 pub const CODE_PORT_UNREACHABLE: u8 = 4;
+/// Code of "time exceeded": while reassembling.
+pub const CODE_REASSEMBLY_TIME: u8 = 1;
 /// Code of "parameter problem": an unknown next-header type.
 pub const CODE_UNKNOWN_NEXT_HEADER: u8 = 1;
 /// Code of "parameter problem": a first fragment without all headers (RFC 7112, section 5).

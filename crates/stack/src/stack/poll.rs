@@ -158,6 +158,7 @@ impl Stack {
             next = earlier(next, self.tables.time_wait_ends().map(|at| at + SWEEP));
             next = earlier(next, self.tables.listeners().gates_end());
             next = earlier(next, self.tables.udp().flows_end());
+            next = earlier(next, self.reassembly_ends());
         }
         next
     }
@@ -179,9 +180,7 @@ impl Stack {
         }
         let patience = work.settings.ipfrag_time;
         if self.tables.reassembles_since().is_some_and(|since| since + patience <= work.now) {
-            let expired = self.tables.reassembler().expire(work.now, patience);
-            work.counters.add(IpCounter::IpReasmTimeout, expired as u64);
-            work.counters.add(IpCounter::IpReasmFails, expired as u64);
+            self.expire_fragments(work);
         }
         ended > 0
     }

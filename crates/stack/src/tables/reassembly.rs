@@ -122,6 +122,34 @@ impl FirstFragment {
     }
 }
 
+/// Bytes of the headers in front of the first fragment's data that are kept for an error. The
+/// longest error quotes no more of a packet (RFC 4443, section 2.4).
+const MAX_KEPT_HEADERS: usize = 1280;
+
+/// A datagram that was given up because its time was over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    /// The first fragment's facts, if it has arrived.
+    pub(crate) first: Option<FirstFragment>,
+    /// The front of the first fragment as it arrived: headers, then data.
+    pub(crate) front: Vec<u8>,
+    /// Where the data begins in it.
+    pub(crate) data_at: usize,
+}
+
+impl Expired {
+    fn new(key: &FragmentKey, mut packet: Reassembly) -> Expired {
+        let data_at = packet.headers.len();
+        let mut front = packet.headers;
+        if let (Some(_), Some(data)) = (packet.first, packet.parts.remove(&0)) {
+            front.extend_from_slice(&data[..data.len().min(MAX_KEPT_HEADERS)]);
+        }
+        Expired { src: key.src, dst: key.dst, first: packet.first, front, data_at }
+    }
+}
+
 /// What became of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -141,6 +169,8 @@ struct Reassembly {
     /// The length of the whole payload, known from the last fragment.
     total: Option<usize>,
     first: Option<FirstFragment>,
+    /// The bytes in front of the first fragment's data.
+    headers: Vec<u8>,
     /// The ECN codepoints of all fragments: bit `i` stands for codepoint `i`.
     ecn: u8,
 }
@@ -160,14 +190,15 @@ pub(crate) struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes a fragment: `data` belongs at `offset`; `more` says whether others follow it.
+    /// Takes a fragment: `data`, which `headers` precede, belongs at `offset`; `more` says whether
+    /// others follow it.
     pub(crate) fn insert(
         &mut self,
         now: Instant,
         key: FragmentKey,
         facts: FirstFragment,
         (offset, more): (usize, bool),
-        data: &[u8],
+        (headers, data): (&[u8], &[u8]),
     ) -> Outcome {
         let end = offset + data.len();
         if data.is_empty() || end > 65_535 || (more && !data.len().is_multiple_of(8)) {
@@ -182,7 +213,9 @@ impl Reassembler {
                 return Outcome::Failed(1);
             }
         }
-        let failed = self.make_room(data.len() + PART_OVERHEAD, &key);
+        let kept_headers = if offset == 0 { headers.len().min(MAX_KEPT_HEADERS) } else { 0 };
+        let memory = kept_headers + data.len() + PART_OVERHEAD;
+        let failed = self.make_room(memory, &key);
         let source = self.sources.entry(key.src).or_default();
         let packet = self.packets.entry(key).or_insert_with(|| {
             for share in [&mut *source, &mut self.all] {
@@ -196,12 +229,13 @@ impl Reassembler {
         }
         if offset == 0 {
             packet.first = Some(facts);
+            packet.headers = headers[..kept_headers].to_vec();
         }
         packet.ecn |= 1 << (facts.tos & ECN);
         packet.bytes += data.len();
         packet.parts.insert(offset, data.to_vec());
-        source.memory += data.len() + PART_OVERHEAD;
-        self.all.memory += data.len() + PART_OVERHEAD;
+        source.memory += memory;
+        self.all.memory += memory;
         if let Some(first) = packet.first.filter(|_| packet.total == Some(packet.bytes)) {
             let outcome = match first.with_ecn(packet.ecn) {
                 Some(whole) => Outcome::Complete(packet.payload(), whole),
@@ -269,8 +303,8 @@ impl Reassembler {
         own.min_by_key(|(_, packet)| packet.began).map(|(&key, _)| key)
     }
 
-    fn drop_packet(&mut self, key: &FragmentKey) {
-        let Some(packet) = self.packets.remove(key) else { return };
+    fn drop_packet(&mut self, key: &FragmentKey) -> Option<Reassembly> {
+        let packet = self.packets.remove(key)?;
         let memory = packet.memory();
         self.all.packets -= 1;
         self.all.memory -= memory;
@@ -281,6 +315,7 @@ impl Reassembler {
                 self.sources.remove(&key.src);
             }
         }
+        Some(packet)
     }
 
     /// When the oldest packet began that is not complete.
@@ -288,17 +323,15 @@ impl Reassembler {
         self.packets.values().map(|packet| packet.began).min()
     }
 
-    /// Drops what has waited for `patience` and returns how many packets.
-    pub(crate) fn expire(&mut self, now: Instant, patience: Duration) -> usize {
+    /// Drops what has waited for `patience`, and returns it.
+    pub(crate) fn expire(&mut self, now: Instant, patience: Duration) -> Vec<Expired> {
         if self.packets.is_empty() {
-            return 0;
+            return Vec::new();
         }
         let waited = |(_, packet): &(&FragmentKey, &Reassembly)| packet.began + patience <= now;
         let expired: Vec<_> = self.packets.iter().filter(waited).map(|(&key, _)| key).collect();
-        for key in &expired {
-            self.drop_packet(key);
-        }
-        expired.len()
+        let drop = |key: &FragmentKey| Some(Expired::new(key, self.drop_packet(key)?));
+        expired.iter().filter_map(drop).collect()
     }
 }
 
@@ -319,7 +352,15 @@ impl Deadlines for Reassembler {
 impl Reassembly {
     /// One without fragments.
     fn new(began: Instant) -> Reassembly {
-        Reassembly { began, parts: BTreeMap::new(), bytes: 0, total: None, first: None, ecn: 0 }
+        Reassembly {
+            began,
+            parts: BTreeMap::new(),
+            bytes: 0,
+            total: None,
+            first: None,
+            headers: Vec::new(),
+            ecn: 0,
+        }
     }
 
     /// The bytes of all fragments.
@@ -329,7 +370,7 @@ impl Reassembly {
 
     /// Memory that it takes.
     fn memory(&self) -> usize {
-        PACKET_OVERHEAD + self.bytes + self.parts.len() * PART_OVERHEAD
+        PACKET_OVERHEAD + self.headers.len() + self.bytes + self.parts.len() * PART_OVERHEAD
     }
 
     /// Whether a fragment from `offset` to `end` overlaps none and contradicts no length.
@@ -358,6 +399,8 @@ mod tests {
         interface: 0,
     };
 
+    const HEADERS: &[u8] = &[9; 20];
+
     fn key(ident: u32) -> FragmentKey {
         from(1, ident)
     }
@@ -372,7 +415,8 @@ mod tests {
     fn any_order() {
         let mut reassembler = Reassembler::default();
         let now = Instant::ZERO;
-        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), FACTS, place, data);
+        let mut put =
+            |place, data: &[u8]| reassembler.insert(now, key(1), FACTS, place, (HEADERS, data));
         assert_eq!(put((16, false), b"end"), Outcome::Kept);
         assert_eq!(put((0, true), b"01234567"), Outcome::Kept);
         assert_eq!(put((0, true), b"01234567"), Outcome::Kept, "a duplicate");
@@ -386,7 +430,8 @@ mod tests {
     fn overlaps_and_lies_fail() {
         let mut reassembler = Reassembler::default();
         let now = Instant::ZERO;
-        let mut put = |place, data: &[u8]| reassembler.insert(now, key(1), FACTS, place, data);
+        let mut put =
+            |place, data: &[u8]| reassembler.insert(now, key(1), FACTS, place, (HEADERS, data));
         assert_eq!(put((0, true), b"0123456789abcdef"), Outcome::Kept);
         assert_eq!(put((8, true), b"XXXXXXXX"), Outcome::Failed(1));
         assert_eq!(put((8, false), b"end"), Outcome::Kept);
@@ -429,7 +474,8 @@ mod tests {
             for (number, mark) in marks.iter().enumerate().rev() {
                 let facts = FirstFragment { tos: 0xb8 | mark, ..FACTS };
                 let place = (8 * number, number + 1 < marks.len());
-                outcome = reassembler.insert(Instant::ZERO, key(1), facts, place, &[7; 8]);
+                outcome =
+                    reassembler.insert(Instant::ZERO, key(1), facts, place, (HEADERS, &[7; 8]));
             }
             let expected = match expected {
                 Some(ecn) => Outcome::Complete(
@@ -473,27 +519,52 @@ mod tests {
         for ident in 0..most {
             let now = Instant::from_millis(u64::from(ident));
             assert_eq!(
-                reassembler.insert(now, key(ident), FACTS, (8, true), &[0; 8]),
+                reassembler.insert(now, key(ident), FACTS, (8, true), (HEADERS, &[0; 8])),
                 Outcome::Kept
             );
         }
         let now = Instant::from_millis(1000);
         assert_eq!(
-            reassembler.insert(now, key(999), FACTS, (8, true), &[0; 8]),
+            reassembler.insert(now, key(999), FACTS, (8, true), (HEADERS, &[0; 8])),
             Outcome::Failed(1)
         );
         assert!(!reassembler.packets.contains_key(&key(0)), "the oldest has gone");
         let left = MAX_REASSEMBLIES_PER_SOURCE - 1;
-        assert_eq!(reassembler.expire(now, Duration::from_millis(1)), left);
+        assert_eq!(reassembler.expire(now, Duration::from_millis(1)).len(), left);
         let one = Share { packets: 1, memory: PACKET_OVERHEAD + PART_OVERHEAD + 8 };
         assert_eq!((reassembler.packets.len(), reassembler.all), (1, one));
     }
 
     #[test]
+    fn what_expires_has_its_first_fragment_if_that_has_arrived() {
+        let mut reassembler = Reassembler::default();
+        let at = |ms| Instant::from_millis(ms);
+        let mut put = |ms, key, place, data: &[u8]| {
+            assert_eq!(
+                reassembler.insert(at(ms), key, FACTS, place, (HEADERS, data)),
+                Outcome::Kept
+            );
+        };
+        put(0, key(1), (8, true), &[1; 8]);
+        put(1, key(2), (8, true), &[1; 8]);
+        put(2, key(2), (0, true), &[2; 8]);
+        put(3, key(3), (0, true), &[3; 8]);
+        let expired = reassembler.expire(at(31), Duration::from_millis(30));
+        let seen: Vec<_> = expired.iter().map(|one| (one.first, one.data_at)).collect();
+        assert_eq!(seen, [(None, 0), (Some(FACTS), 20)]);
+        assert_eq!((expired[0].front.len(), &expired[1].front[20..]), (0, &[2; 8][..]));
+        let memory = PACKET_OVERHEAD + PART_OVERHEAD + HEADERS.len() + 8;
+        assert_eq!(reassembler.all, Share { packets: 1, memory });
+        assert_eq!(reassembler.expire(at(33), Duration::from_millis(30)).len(), 1);
+        assert_eq!(reassembler.all, Share::default());
+    }
+
+    #[test]
     fn who_floods_displaces_nobody_else() {
         let mut reassembler = Reassembler::default();
-        let mut put =
-            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, FACTS, place, data);
+        let mut put = |key, place, data: &[u8]| {
+            reassembler.insert(Instant::ZERO, key, FACTS, place, (HEADERS, data))
+        };
         assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
         for ident in 0..10_000 {
             put(from(2, ident), (0, true), &[2; 4000]);
@@ -511,8 +582,9 @@ mod tests {
     #[test]
     fn many_sources_displace_those_that_hold_more() {
         let mut reassembler = Reassembler::default();
-        let mut put =
-            |key, place, data: &[u8]| reassembler.insert(Instant::ZERO, key, FACTS, place, data);
+        let mut put = |key, place, data: &[u8]| {
+            reassembler.insert(Instant::ZERO, key, FACTS, place, (HEADERS, data))
+        };
         assert_eq!(put(from(1, 7), (0, true), &[1; 8]), Outcome::Kept);
         for ident in 0..20 {
             for host in 2..12 {
@@ -527,7 +599,7 @@ mod tests {
     fn many_sources_of_tiny_fragments_do_not_displace_a_large_datagram() {
         let mut reassembler = Reassembler::default();
         let mut put = |ms, key, place, data: &[u8]| {
-            reassembler.insert(Instant::from_millis(ms), key, FACTS, place, data)
+            reassembler.insert(Instant::from_millis(ms), key, FACTS, place, (HEADERS, data))
         };
         for host in 2..=301 {
             put(u64::from(host), from(host, 1), (0, true), &[2; 8]);
@@ -548,7 +620,7 @@ mod tests {
         for ident in 0..MAX_REASSEMBLIES_PER_SOURCE as u32 {
             for place in 0..4000 {
                 let place = (16 * place, true);
-                reassembler.insert(Instant::ZERO, key(ident), FACTS, place, &[0; 8]);
+                reassembler.insert(Instant::ZERO, key(ident), FACTS, place, (HEADERS, &[0; 8]));
                 let parts = reassembler.packets.values().map(|packet| packet.parts.len());
                 most = most.max(parts.sum::<usize>());
             }

@@ -8,16 +8,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
-use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
-use plimsoll_wire::protocol;
+use plimsoll_wire::{icmpv4, protocol};
 
 use crate::arrived::Arrived;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
-use crate::stack::ip::icmp::{IcmpError, MAX_ERROR_V4, MAX_ERROR_V6};
-use crate::stack::ip::input::quoted;
+use crate::stack::ip::icmp::IcmpError;
 use crate::stack::work::Work;
 
 /// Who sends errors of IPv4 if the stack has no address of its own (RFC 7600, section 4.8).
@@ -48,39 +45,18 @@ impl Stack {
         if !is_first || is_icmp_error(packet, arrived) {
             return;
         }
-        let own = self.interfaces.routes().source_for(arrived.src);
-        match (own, arrived.src) {
-            (Some(IpAddr::V6(own)), IpAddr::V6(src)) => {
-                if !work.may_send_error(arrived, IcmpError::TimeExceeded) {
-                    return;
-                }
-                let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
-                let error = Icmpv6Repr::TimeExceeded { code: 0, packet: &quote };
-                let mut out = vec![0; error.len()];
-                error.emit(own, src, &mut out);
-                let this = IpCounter::Icmp6OutTimeExcds;
-                work.answer_as(IpAddr::V6(own), arrived, &out, (IpCounter::Icmp6OutMsgs, this));
-            }
-            (_, IpAddr::V6(_)) => {}
-            (own, IpAddr::V4(_)) => {
-                if !work.may_send_error(arrived, IcmpError::TimeExceeded) {
-                    return;
-                }
-                let quote = quoted(packet, arrived, MAX_ERROR_V4 - 20 - icmpv4::HEADER_LEN);
-                let error = Icmpv4Repr::TimeExceeded { code: 0, packet: &quote };
-                let mut out = vec![0; error.len()];
-                error.emit(&mut out);
-                let own = own.unwrap_or(IpAddr::V4(NOBODY));
-                let this = IpCounter::IcmpOutTimeExcds;
-                work.answer_as(own, arrived, &out, (IpCounter::IcmpOutMsgs, this));
-            }
-        }
+        let own = match self.interfaces.routes().source_for(arrived.src) {
+            Some(own) => own,
+            None if v4 => IpAddr::V4(NOBODY),
+            None => return,
+        };
+        self.send_time_exceeded(work, own, arrived, packet, IcmpError::HopLimit);
     }
 }
 
 /// Whether a packet is an ICMP error, which no ICMP error answers (RFC 1122, section 3.2.2; RFC
 /// 4443, section 2.4). A message of a type that is not known may be one.
-fn is_icmp_error(packet: &Packet, arrived: &Arrived) -> bool {
+pub(super) fn is_icmp_error(packet: &Packet, arrived: &Arrived) -> bool {
     let mut front = [0; 128];
     let len = packet.copy_to(&mut front);
     let kind = front[..len].get(arrived.transport_at).copied();

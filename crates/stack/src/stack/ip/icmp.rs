@@ -50,7 +50,10 @@ impl Work<'_> {
 pub(crate) enum IcmpError {
     /// Destination unreachable, or a parameter problem of IPv6.
     Unreachable,
-    TimeExceeded,
+    /// Time exceeded in transit.
+    HopLimit,
+    /// Time exceeded while reassembling.
+    ReassemblyTime,
 }
 
 impl IcmpError {
@@ -58,7 +61,7 @@ impl IcmpError {
     fn bit(self) -> u32 {
         match self {
             IcmpError::Unreachable => 3,
-            IcmpError::TimeExceeded => 11,
+            IcmpError::HopLimit | IcmpError::ReassemblyTime => 11,
         }
     }
 
@@ -66,8 +69,8 @@ impl IcmpError {
     /// of its own.
     fn sender(self) -> IcmpSender {
         match self {
-            IcmpError::Unreachable => IcmpSender::Host,
-            IcmpError::TimeExceeded => IcmpSender::Router,
+            IcmpError::Unreachable | IcmpError::ReassemblyTime => IcmpSender::Host,
+            IcmpError::HopLimit => IcmpSender::Router,
         }
     }
 }
@@ -361,6 +364,42 @@ impl Stack {
                 let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
                 let error = Icmpv6Repr::Unreachable { code, packet: &quote };
                 work.send_v6_error(arrived, &error, IpCounter::Icmp6OutDestUnreachs);
+            }
+            _ => {}
+        }
+    }
+
+    /// Answers `packet` as `own` with "time exceeded", within limits. `error` says which.
+    pub(crate) fn send_time_exceeded(
+        &self,
+        work: &mut Work<'_>,
+        own: IpAddr,
+        arrived: &Arrived,
+        packet: &Packet,
+        error: IcmpError,
+    ) {
+        if !work.may_send_error(arrived, error) {
+            return;
+        }
+        let in_transit = error == IcmpError::HopLimit;
+        match (own, arrived.src) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => {
+                let quote = quoted(packet, arrived, MAX_ERROR_V4 - 20 - icmpv4::HEADER_LEN);
+                let code = if in_transit { 0 } else { icmpv4::CODE_REASSEMBLY_TIME };
+                let message = Icmpv4Repr::TimeExceeded { code, packet: &quote };
+                let mut out = vec![0; message.len()];
+                message.emit(&mut out);
+                let counters = (IpCounter::IcmpOutMsgs, IpCounter::IcmpOutTimeExcds);
+                work.answer_as(own, arrived, &out, counters);
+            }
+            (IpAddr::V6(from), IpAddr::V6(src)) => {
+                let quote = quoted(packet, arrived, MAX_ERROR_V6 - 40 - icmpv6::HEADER_LEN);
+                let code = if in_transit { 0 } else { icmpv6::CODE_REASSEMBLY_TIME };
+                let message = Icmpv6Repr::TimeExceeded { code, packet: &quote };
+                let mut out = vec![0; message.len()];
+                message.emit(from, src, &mut out);
+                let counters = (IpCounter::Icmp6OutMsgs, IpCounter::Icmp6OutTimeExcds);
+                work.answer_as(own, arrived, &out, counters);
             }
             _ => {}
         }

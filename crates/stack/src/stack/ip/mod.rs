@@ -10,6 +10,7 @@ pub(crate) mod hop;
 pub(crate) mod icmp;
 pub(crate) mod input;
 pub(crate) mod output;
+mod reassembly_time;
 pub(crate) mod sender;
 pub(crate) mod v4;
 pub(crate) mod v6;

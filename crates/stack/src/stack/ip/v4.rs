@@ -118,8 +118,9 @@ impl Stack {
             interface: interface.index(),
         };
         let place = (usize::from(repr.frag_offset), repr.more_frags);
-        let outcome =
-            self.tables.reassembler().insert(work.now, key, facts, place, &bytes[header_len..]);
+        let parts = bytes.split_at(header_len);
+        let outcome = self.tables.reassembler().insert(work.now, key, facts, place, parts);
+        self.await_fragments(work);
         match outcome {
             Outcome::Kept => {}
             Outcome::Failed(count) => work.counters.add(IpCounter::IpReasmFails, count as u64),

@@ -99,8 +99,8 @@ impl Stack {
             return self.end_here(work, packet, &arrived, is_first);
         }
         if let Some(fragment) = upper.fragment.filter(|part| part.more || part.offset != 0) {
-            let data = &bytes[arrived.transport_at..];
-            self.ipv6_fragment(work, state, interface, repr, fragment, data);
+            let parts = bytes.split_at(arrived.transport_at);
+            self.ipv6_fragment(work, state, interface, (repr, fragment), parts);
             return;
         }
         match upper.protocol {
@@ -123,9 +123,8 @@ impl Stack {
         work: &mut Work<'_>,
         state: &mut PollState,
         interface: &Interface,
-        repr: &Ipv6Repr,
-        fragment: FragmentHeader,
-        data: &[u8],
+        (repr, fragment): (&Ipv6Repr, FragmentHeader),
+        parts: (&[u8], &[u8]),
     ) {
         work.count(IpCounter::Ip6ReasmReqds);
         let device = self.interfaces.first_way(interface.index());
@@ -139,7 +138,8 @@ impl Stack {
             interface: interface.index(),
         };
         let place = (usize::from(fragment.offset), fragment.more);
-        let outcome = self.tables.reassembler().insert(work.now, key, facts, place, data);
+        let outcome = self.tables.reassembler().insert(work.now, key, facts, place, parts);
+        self.await_fragments(work);
         match outcome {
             Outcome::Kept => {}
             Outcome::Failed(count) => work.counters.add(IpCounter::Ip6ReasmFails, count as u64),

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use plimsoll_buf::Pool;
-use plimsoll_tcp::Instant;
+use plimsoll_tcp::{Duration, Instant};
+use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
 use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::ipv6::{FragmentHeader, Ipv6Repr};
@@ -274,4 +275,115 @@ fn a_first_fragment_without_all_headers_is_dropped_and_answered() {
     assert!(bare.exchange(&four(0, 8)).is_empty());
     bare.exchange(&four(8, 40));
     assert_eq!((bare.count("IpReasmReqds"), bare.count("IpReasmOKs")), (2, 1));
+}
+
+/// The "time exceeded" in `packet`: its code and what it quotes.
+fn time_exceeded(packet: &[u8]) -> (u8, Vec<u8>) {
+    if packet[0] >> 4 == 6 {
+        let message = Icmpv6Repr::parse(A6.parse().unwrap(), B6.parse().unwrap(), &packet[40..]);
+        let Ok(Icmpv6Repr::TimeExceeded { code, packet }) = message else { panic!("{message:?}") };
+        return (code, packet.to_vec());
+    }
+    let (repr, at) = Ipv4Repr::parse(packet).unwrap();
+    assert_eq!((repr.src.to_string().as_str(), repr.dst.to_string().as_str()), (A4, B4));
+    let message = Icmpv4Repr::parse(&packet[at..]);
+    let Ok(Icmpv4Repr::TimeExceeded { code, packet }) = message else { panic!("{message:?}") };
+    (code, packet.to_vec())
+}
+
+/// Polls once `time` has passed, and returns what was sent.
+fn after(bare: &mut Bare, time: Duration) -> Vec<Vec<u8>> {
+    bare.now += time;
+    bare.take()
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// RFC 1122, section 3.3.2; RFC 8200, section 4.5.
+#[test]
+fn a_reassembly_that_takes_too_long_is_reported_and_quotes_its_first_fragment() {
+    for v6 in [false, true] {
+        let mut bare = Bare::new(&[]);
+        let whole = datagram(v6, &pattern(1400, 3));
+        let at = |ident, from: usize, end: usize| {
+            let front = Front { ident, tos: 0x28, ttl: 9, ..FRONT };
+            let place = (from, end < whole.len());
+            fragment(v6, front, (protocol::UDP, &whole[from..end]), place)
+        };
+        let (short, long) = (at(1, 0, 104), at(2, 0, 1400));
+        // Neither the order nor other fragments matter.
+        for packet in [&at(1, 208, 1408), &short, &at(2, 1400, 1408)] {
+            bare.exchange(packet);
+        }
+        assert_eq!(bare.a.next_deadline(), Some(bare.now + PATIENCE), "it wakes by itself");
+        assert!(after(&mut bare, PATIENCE - Duration::from_nanos(1)).is_empty());
+        let sent = after(&mut bare, Duration::from_nanos(1));
+        let code = if v6 { icmpv6::CODE_REASSEMBLY_TIME } else { icmpv4::CODE_REASSEMBLY_TIME };
+        assert_eq!(sent.len(), 1, "there was no first fragment of the other");
+        assert_eq!(time_exceeded(&sent[0]), (code, short));
+        // No error is longer than it may be.
+        bare.exchange(&long);
+        let sent = after(&mut bare, PATIENCE);
+        let (most, headers) = if v6 { (1280, 48) } else { (576, 28) };
+        assert_eq!(sent[0].len(), most);
+        assert_eq!(time_exceeded(&sent[0]), (code, long[..most - headers].to_vec()));
+        let [timeouts, fails, out] = match v6 {
+            false => ["IpReasmTimeout", "IpReasmFails", "IcmpOutTimeExcds"],
+            true => ["Ip6ReasmTimeout", "Ip6ReasmFails", "Icmp6OutTimeExcds"],
+        };
+        assert_eq!([timeouts, fails, out].map(|name| bare.count(name)), [3, 3, 2]);
+        assert_eq!(bare.a.next_deadline(), None);
+    }
+}
+
+/// No error answers an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4), nor what was sent to
+/// several hosts.
+#[test]
+fn expired_errors_and_broadcasts_are_not_reported() {
+    let mut bare = Bare::new(&[]);
+    let group = Ipv4Addr::new(224, 0, 0, 7);
+    let member = bare.a.bind_udp("0.0.0.0:9".parse().unwrap()).unwrap();
+    member.join_group(group.into()).unwrap();
+    let to = |dst: Ipv4Addr| {
+        let mut packet = fragment(false, FRONT, (protocol::UDP, &[7; 24]), (0, true));
+        let (mut repr, _) = Ipv4Repr::parse(&packet).unwrap();
+        repr.dst = dst;
+        repr.emit(&mut packet);
+        packet
+    };
+    let six = |ident, protocol, data| {
+        fragment(true, Front { ident, ..FRONT }, (protocol, data), (0, true))
+    };
+    let behind_options = [58, 0, 1, 4, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0, 0, 0];
+    let packets = [
+        fragment(false, FRONT, (protocol::ICMP, &[3; 24]), (0, true)),
+        to(group),
+        to(Ipv4Addr::new(192, 0, 2, 255)),
+        to(Ipv4Addr::BROADCAST),
+        six(1, protocol::ICMPV6, &[1; 24]),
+        six(2, protocol::IPV6_DEST_OPTIONS, &behind_options),
+    ];
+    for packet in &packets {
+        assert!(bare.exchange(packet).is_empty());
+    }
+    assert!(after(&mut bare, PATIENCE).is_empty());
+    assert_eq!((bare.count("IpReasmTimeout"), bare.count("Ip6ReasmTimeout")), (4, 2));
+    // An echo request is no error.
+    bare.exchange(&fragment(false, FRONT, (protocol::ICMP, &[8; 24]), (0, true)));
+    bare.exchange(&six(3, protocol::ICMPV6, &[128; 24]));
+    assert_eq!(after(&mut bare, PATIENCE).len(), 2);
+}
+
+#[test]
+fn reports_of_expired_reassemblies_are_bounded() {
+    let mut bare = Bare::new(&[]);
+    for v6 in [false, true] {
+        for ident in 0..20 {
+            let front = Front { ident, ..FRONT };
+            bare.exchange(&fragment(v6, front, (protocol::UDP, &[7; 24]), (0, true)));
+        }
+    }
+    // A burst of six for each.
+    assert_eq!(after(&mut bare, PATIENCE).len(), 12);
+    assert_eq!((bare.count("IcmpOutRateLimitHost"), bare.count("Icmp6OutRateLimitHost")), (14, 14));
 }
