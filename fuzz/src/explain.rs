@@ -85,7 +85,7 @@ fn judge(data: &[u8], most: usize) -> Option<Report> {
 fn adds_up(report: &Report) {
     let skipped = &report.skipped;
     let skipped = skipped.not_tcp + skipped.fragments + skipped.broken + skipped.unknown_link;
-    assert_eq!(report.packets, report.tcp_packets + skipped);
+    assert_eq!(report.packets, report.tcp_packets + report.icmp_errors + skipped);
     assert_eq!(report.flows_seen, report.flows.len() as u64 + report.evicted.flows);
     let mut packets = report.evicted.packets;
     let mut copies = 0;

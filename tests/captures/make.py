@@ -163,6 +163,7 @@ def scenarios():
     yield from healthy()
     yield from defects()
     yield from connections()
+    yield from sizes()
 
 
 def real_programs():
@@ -257,6 +258,23 @@ def connections():
     )
     yield Scenario("refused-40ms", IDLE, fail + " {server} 50", far(40))
     yield programs("unread-40ms", TALK, 3, serve="--leave", connect="--extra 3000", path=far(40))
+
+
+def sizes():
+    """Paths that take smaller packets than both ends do."""
+    small = "--largest 1400"
+    # A request, a large answer, and a request again.
+    answer = "c100,s30000,c100"
+    yield programs(
+        "black-hole-40ms", answer, 1, path=far(40, small), packets=120,
+        settings=("net/ipv4/tcp_mtu_probing=1",),
+    )
+    yield programs(
+        "black-hole-unnoticed-40ms", answer, 1, "--patience 4", path=far(40, small), packets=120
+    )
+    yield programs(
+        "path-mtu-reported-40ms", answer, 2, path=far(40, small + " --reports"), packets=120
+    )
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """A path between two network namespaces: delay, a rate with a bounded queue, and loss.
 
     path.py NEAR FAR [--delay MS] [--loss SHARE] [--rate BITS/S --queue BYTES] [--offloads]
-            [--lose-syns COUNT] [--lose-syn-acks COUNT]
+            [--lose-syns COUNT] [--lose-syn-acks COUNT] [--largest BYTES [--reports]]
 
 A TUN device `path0` appears in each of the two namespaces, and every packet that one of them sends
 comes out of the other after the delay. With --offloads the devices take super-segments, as network
@@ -39,6 +39,8 @@ MOST_PACKETS = 10_000
 LONGEST = 65_535 + VNET_HDR_LEN
 # Flags of TCP.
 SYN, ACK = 0x02, 0x10
+# The address of the router that reports packets that are too large.
+ROUTER = bytes([198, 51, 100, 254])
 # Packets up to this length are never lost, so that handshakes and ACKs do not depend on the seed,
 # except those that --lose-syns and --lose-syn-acks name.
 SMALL = 200
@@ -64,6 +66,21 @@ def open_device(namespace, offloads):
     return device
 
 
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def too_large(packet, mtu):
+    """The ICMP error of a router that a packet of IPv4 does not fit (RFC 1191, section 4)."""
+    body = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + packet[:28]
+    body = body[:2] + struct.pack("!H", checksum(body)) + body[4:]
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(body), 1, 0, 64, 1, 0, ROUTER, packet[12:16])
+    return ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:] + body
+
+
 class Direction:
     """What is on its way from one device to the other."""
 
@@ -84,7 +101,7 @@ class Direction:
             except BlockingIOError:
                 return
             lost = len(packet) > SMALL and self.random.random() < self.args.loss
-            lost = lost or self.is_named(packet)
+            lost = lost or self.is_named(packet) or self.is_too_large(packet)
             if lost or len(self.under_way) >= MOST_PACKETS:
                 continue
             leaves = now
@@ -104,6 +121,15 @@ class Direction:
         if self.lose.get(flags, 0) == 0:
             return False
         self.lose[flags] -= 1
+        return True
+
+    def is_too_large(self, packet):
+        """Whether a packet is above --largest; with --reports its sender learns of it."""
+        if not self.args.largest or len(packet) <= self.args.largest:
+            return False
+        if self.args.reports and packet[0] >> 4 == 4:
+            with contextlib.suppress(OSError):
+                os.write(self.source, too_large(packet, self.args.largest))
         return True
 
     def deliver(self, now):
@@ -147,6 +173,8 @@ def main():
     parser.add_argument("--queue", type=int, default=30_000, help="bytes")
     parser.add_argument("--lose-syns", type=int, default=0, help="the first ones")
     parser.add_argument("--lose-syn-acks", type=int, default=0, help="the first ones")
+    parser.add_argument("--largest", type=int, default=0, help="bytes of a packet that passes")
+    parser.add_argument("--reports", action="store_true", help="ICMP errors for larger ones")
     parser.add_argument("--offloads", action="store_true")
     run(parser.parse_args())
 

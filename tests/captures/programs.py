@@ -42,7 +42,10 @@ def read(stream, length, args):
     while length > 0:
         if args.pause:
             time.sleep(args.pause / 1000)
-        data = stream.recv(min(length, args.chunk))
+        try:
+            data = stream.recv(min(length, args.chunk))
+        except TimeoutError:
+            sys.exit(0 if args.patience < PATIENCE else "nothing came")
         if not data:
             sys.exit("the other end closed the connection early")
         length -= len(data)
@@ -67,7 +70,7 @@ def play(stream, me, args):
 
 
 def options(stream, args):
-    stream.settimeout(PATIENCE)
+    stream.settimeout(args.patience)
     if args.rcvbuf:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, args.rcvbuf)
     if args.nodelay:
@@ -139,6 +142,7 @@ def main():
     parser.add_argument("--fill", type=int, default=0, help="idle connections before the one")
     parser.add_argument("--together", action="store_true", help="at the same time")
     parser.add_argument("--extra", type=int, default=0, help="bytes that the client writes last")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds until it leaves")
     parser.add_argument("--leave", action="store_true", help="the server closes without reading them")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

@@ -1,14 +1,17 @@
 //! What is kept of one direction of a flow. Constant size, whatever goes by.
 
+use std::net::IpAddr;
+
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::Options;
 use crate::flow::LONGEST_RTT;
-use crate::kinds::Kind;
+use crate::kinds::{ALL, Kind};
 use crate::loss::Losses;
 use crate::nagle::Waits;
 use crate::packet::{Scale, Segment};
+use crate::reasons::Reason;
 use crate::recent::Recent;
 use crate::report::MssSource;
 use crate::sizes::{Full, PathSize, Sizes, WriteEnds};
@@ -32,7 +35,7 @@ const LONGEST_MESSAGE: u64 = 64 * 1024;
 
 /// Data that lies so many bytes behind what was sent is not sent again: hardly any window is that
 /// large.
-const FAR: u32 = 1 << 26;
+pub(crate) const FAR: u32 = 1 << 26;
 
 /// Segments one behind the other that tell where a flow goes on.
 const ENOUGH_ELSEWHERE: u64 = 4;
@@ -59,6 +62,17 @@ pub(crate) struct Peer {
     /// Data packets of its last message: pieces of an answer to so many requests may be answers of
     /// their own.
     pub(crate) requests: u64,
+}
+
+/// An ICMP error that a packet is too big for a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooBig {
+    /// Who reported it.
+    pub(crate) router: IpAddr,
+    /// Bytes of a packet that the link takes, or 0 if that was not said.
+    pub(crate) mtu: u32,
+    /// Packets beyond that which were sent again all the same.
+    pub(crate) ignored: u64,
 }
 
 /// Data that continues nothing, but itself.
@@ -159,6 +173,10 @@ pub(crate) struct Direction {
     pub(crate) arrivals: i64,
     /// Some packet of this side was captured by the Plimsoll that sent it.
     pub(crate) by_plimsoll: bool,
+    /// The first ICMP error that a packet of this side was too big.
+    pub(crate) too_big: Option<TooBig>,
+    /// Why the last ICMP error said that a packet of this side was not deliverable.
+    pub(crate) unreachable: Option<Reason>,
     /// When its FIN passed.
     pub(crate) fin: Option<u64>,
     /// The TTL or hop limit of its last packet that was no reset.
@@ -198,9 +216,22 @@ impl Direction {
         }
         last.fractional = full.is_partial(last.len);
         (self.train, self.last_fraction, self.write_ends) = (None, None, WriteEnds::default());
-        for kind in [Kind::Fractional, Kind::TailApart, Kind::SmallWrites] {
+        if let Some(message) = &mut self.message {
+            message.pieces = 0;
+        }
+        self.take_cutting_back();
+    }
+
+    /// What was found of how data was cut is not so.
+    pub(crate) fn take_cutting_back(&mut self) {
+        for kind in ALL.into_iter().filter(|kind| kind.is_of_cutting()) {
             *self.found.of(kind) = Tally::default();
         }
+    }
+
+    /// Whether the size of segments that the path takes is known.
+    pub(crate) fn knows_path(&self) -> bool {
+        self.path_size.get().is_some()
     }
 
     /// Whether the packet was captured before, on another interface.
@@ -229,6 +260,8 @@ impl Direction {
                 self.losses.hole(segment.seq.since(next), segment.time);
             }
         }
+        let size = len.min(full.size);
+        self.losses.fits.sent(segment.seq, len, size);
         self.losses.sent(segment.time, self.una.is_some_and(|una| una >= segment.seq));
         // A higher ACK is for data of the other side, be it in the capture or not.
         let asked = self.last.filter(|last| segment.ack > last.ack);

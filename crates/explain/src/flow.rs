@@ -2,17 +2,20 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use plimsoll_wire::tcp::TcpFlags;
+use plimsoll_wire::tcp::{self, TcpFlags};
+use plimsoll_wire::{ipv4, ipv6};
 
 use crate::Options;
-use crate::direction::{Direction, Paths, Peer};
+use crate::direction::{Direction, FAR, Paths, Peer, TooBig};
 use crate::ending::Reset;
+use crate::fits::TooLarge;
 use crate::handshake::{Handshake, Place, Verdict};
+use crate::icmp::{Notice, Says};
 use crate::kinds::Kind;
 use crate::packet::{Scale, Segment};
 use crate::reasons::Reason;
 use crate::sizes::Full;
-use crate::tally::Mark;
+use crate::tally::{Mark, Tally};
 use crate::window::Filling;
 
 /// A round trip beyond 10 s is not believed, in nanoseconds.
@@ -39,11 +42,12 @@ pub(crate) struct Ends(pub(crate) SocketAddr, pub(crate) SocketAddr);
 impl Ends {
     /// The ends of a segment, and which of them sends: 0 or 1.
     pub(crate) fn of(segment: &Segment) -> (Ends, usize) {
-        if segment.src <= segment.dst {
-            (Ends(segment.src, segment.dst), 0)
-        } else {
-            (Ends(segment.dst, segment.src), 1)
-        }
+        Ends::between(segment.src, segment.dst)
+    }
+
+    /// The ends of a packet from `src` to `dst`, and which of them sends: 0 or 1.
+    pub(crate) fn between(src: SocketAddr, dst: SocketAddr) -> (Ends, usize) {
+        if src <= dst { (Ends(src, dst), 0) } else { (Ends(dst, src), 1) }
     }
 }
 
@@ -187,6 +191,7 @@ impl Flow {
         }
         let (full, their_mss) = (self.full_with(from, segment.options_len), self.mss(1 - from));
         let (scale, paths) = (self.scale(from), self.paths(from));
+        let packet = self.packet_len(from, segment.len.min(full.size));
         let lag = self.paths(1 - from).least_behind;
         self.silent &= self.client == Some(from);
         let untaken = self.silent.then_some(&mut self.handshake);
@@ -197,6 +202,9 @@ impl Flow {
             let ends_handshake = peer.syn.is_some_and(|syn| syn + 1 == segment.ack);
             if segment.duplicate_sack {
                 peer.losses.came_twice();
+            }
+            if let Some(block) = segment.sacked {
+                peer.losses.fits.sacked(block);
             }
             let new = peer.acknowledged(segment.ack, segment.len == 0, segment.time);
             side.window.announce(segment, scale, (their_mss, lag), &mut side.found);
@@ -216,7 +224,7 @@ impl Flow {
             peer.window.forget();
         } else if side.next.is_some_and(|next| end <= next) {
             side.last_ack = None;
-            if side.again(segment, peer, paths)
+            if side.again(segment, peer, (paths, full.size), packet)
                 && let Some(handshake) = untaken
             {
                 handshake.untaken(segment);
@@ -290,11 +298,96 @@ impl Flow {
         if let Some(client) = self.client {
             self.judge_handshake(client, end);
         }
+        for from in 0..2 {
+            self.judge_losses(from);
+        }
         if let Some(reset) = self.reset {
             let found = &mut self.sides[reset.from].found;
             found.of(Kind::Reset).add(reset.mark, 0.0, reset.waited);
             self.reasons.push((Kind::Reset, reset.from, reset.reason));
         }
+    }
+
+    /// Why data of one side was lost.
+    fn judge_losses(&mut self, from: usize) {
+        let sizes = self.too_large(from);
+        let never_came = sizes.is_none() && self.never_came(from);
+        let side = &mut self.sides[from];
+        side.losses.judge_large(sizes.is_some() || never_came, &mut side.found);
+        let lost = *side.found.get(Kind::Loss);
+        if (sizes.is_some() || never_came) && !side.knows_path() {
+            // The path has cut it, and not the program.
+            side.take_cutting_back();
+        }
+        if never_came {
+            // Where data arrives nothing tells what was lost for another reason.
+            side.found.of(Kind::TooLarge).join(&lost);
+            *side.found.of(Kind::Loss) = Tally::default();
+        }
+        let (ignored, proven) = (side.too_big.map(|told| told.ignored), sizes.map(|it| it.proven));
+        let of_size = match (ignored, proven) {
+            _ if never_came => Reason::LargeNeverCame,
+            (Some(0 | 1), _) => Reason::SizeReported,
+            (Some(_), _) => Reason::SizeIgnored,
+            (None, Some(true)) => Reason::BlackHole,
+            (None, _) => Reason::PerhapsBlackHole,
+        };
+        self.reasons.push((Kind::TooLarge, from, of_size));
+        // One error among many losses does not explain them.
+        if let Some(reason) = side.unreachable.filter(|_| lost.count == 1) {
+            self.reasons.push((Kind::Loss, from, reason));
+        }
+    }
+
+    /// The sizes that did not get through, if some did not.
+    pub(crate) fn too_large(&self, from: usize) -> Option<TooLarge> {
+        let side = &self.sides[from];
+        let sizes = side.losses.fits.too_large(side.too_big.is_some())?;
+        (self.packet_len(from, sizes.lost) > self.always_fits()).then_some(sizes)
+    }
+
+    /// Bytes of a packet that every path takes (RFC 1122, section 3.3.3; RFC 8200, section 5).
+    fn always_fits(&self) -> u32 {
+        if self.ends.0.is_ipv4() { 576 } else { 1280 }
+    }
+
+    /// Whether full segments of `from` never came to where it was captured, but left holes that
+    /// smaller ones filled.
+    fn never_came(&self, from: usize) -> bool {
+        let side = &self.sides[from];
+        let Some(said) = self.full(from).said else { return false };
+        let hole = side.losses.largest_hole();
+        side.found.get(Kind::Loss).count > 0 && hole >= said && side.largest < said
+    }
+
+    /// An ICMP error about a segment of `from` passes.
+    pub(crate) fn notice(&mut self, notice: &Notice, from: usize) {
+        // Whoever does not see the connection can forge an error, but not know its numbers (RFC
+        // 5927, section 4).
+        let side = &mut self.sides[from];
+        let start = side.una.map(|una| una.since(notice.seq)).filter(|&behind| behind < FAR);
+        let ahead = side.next.map(|next| next.since(notice.seq)).filter(|&ahead| ahead < FAR);
+        if start.or(ahead).is_none() {
+            return;
+        }
+        match notice.says {
+            Says::TooBig(mtu) => {
+                let new = TooBig { router: notice.from, mtu, ignored: 0 };
+                side.too_big.get_or_insert(new);
+            }
+            Says::Unreachable(reason) => {
+                side.unreachable = Some(reason);
+                if self.client == Some(from) {
+                    self.handshake.unreachable(notice.mark, reason);
+                }
+            }
+        }
+    }
+
+    /// Bytes of a packet of `from` with so many bytes of payload.
+    pub(crate) fn packet_len(&self, from: usize, payload: u32) -> u32 {
+        let ip = if self.ends.0.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        payload + self.sides[from].options_len + (tcp::HEADER_LEN + ip) as u32
     }
 
     fn judge_handshake(&mut self, client: usize, end: u64) {
@@ -310,9 +403,11 @@ impl Flow {
             self.reasons.push((kind, from, reason));
         }
         let Some(mark) = self.handshake.first_untaken() else { return };
-        let lost = self.sides[client].found.of(Kind::Loss);
+        let side = &mut self.sides[client];
+        let lost = side.found.of(Kind::Loss);
         if place == Place::Server {
             lost.take_back(mark);
+            side.losses.was_ignored(mark);
         } else if lost.count == 1 {
             self.reasons.push((Kind::Loss, client, Reason::NotTaken));
         }
@@ -368,16 +463,26 @@ impl Direction {
     }
 
     /// Data that was sent before: a probe of a closed window or of the peer's life, or it was
-    /// lost. Whether it was that.
-    fn again(&mut self, segment: &Segment, peer: &Direction, paths: Paths) -> bool {
+    /// lost. Whether it was that. A full segment has `mss`, and this one takes packets of `packet`
+    /// bytes.
+    fn again(
+        &mut self,
+        segment: &Segment,
+        peer: &Direction,
+        (paths, mss): (Paths, u32),
+        packet: u32,
+    ) -> bool {
         let one = segment.len <= 1;
         let beside = self.next.is_some_and(|next| next == segment.seq + 1);
         if one && peer.window.is_closed() {
             self.probes += 1;
             return false;
         }
-        let again = !(one && beside) && self.losses.again(segment, paths.least_behind);
+        let again = !(one && beside) && self.losses.again(segment, paths.least_behind, mss);
         self.retransmissions += u64::from(again);
+        if let Some(told) = self.too_big.as_mut().filter(|told| told.mtu > 0) {
+            told.ignored += u64::from(again && packet > told.mtu);
+        }
         again
     }
 }

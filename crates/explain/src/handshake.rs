@@ -80,6 +80,8 @@ pub(crate) struct Handshake {
     crossed: bool,
     /// The server's reset instead of a SYN-ACK.
     refused: Option<Mark>,
+    /// An ICMP error that the SYN cannot be delivered.
+    unreachable: Option<(Mark, Reason)>,
     /// The client gave up with a reset.
     aborted: bool,
 }
@@ -132,6 +134,13 @@ impl Handshake {
     /// than that.
     pub(crate) fn first_untaken(&self) -> Option<Mark> {
         (self.untaken.count > 1).then_some(self.untaken.first)
+    }
+
+    /// An ICMP error about a segment of the client passes.
+    pub(crate) fn unreachable(&mut self, mark: Mark, reason: Reason) {
+        if self.open.is_none() {
+            self.unreachable.get_or_insert((mark, reason));
+        }
     }
 
     /// A reset passes. Whether it belongs to the handshake, and not to a connection.
@@ -192,6 +201,12 @@ impl Handshake {
             return Some(verdict);
         }
         if self.answers == 0 && self.open.is_none() && !self.aborted {
+            if let Some((error, reason)) = self.unreachable {
+                (verdict.kind, verdict.reason) = (Kind::Refused, reason);
+                verdict.of_client = false;
+                verdict.nanos = self.syns.last.max(error.time).saturating_sub(mark.time);
+                return Some(verdict);
+            }
             verdict.kind = Kind::NoAnswer;
             let at_server = place == Place::Server;
             verdict.reason = if at_server { Reason::SynIgnored } else { Reason::NobodyThere };

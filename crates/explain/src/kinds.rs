@@ -43,6 +43,9 @@ pub enum Kind {
     /// The same, and the ACK came at once: a round trip lost.
     #[serde(rename = "nagle_round_trip")]
     NagleRoundTrip,
+    /// Segments above some size never arrived.
+    #[serde(rename = "mtu_black_hole")]
+    TooLarge,
     /// Data was lost, and the receiver waited for it to be sent again.
     #[serde(rename = "lost_packets")]
     Loss,
@@ -64,7 +67,7 @@ pub enum Kind {
 }
 
 /// All kinds, in the order of their numbers.
-pub const ALL: [Kind; 18] = [
+pub const ALL: [Kind; 19] = [
     Kind::Refused,
     Kind::NoAnswer,
     Kind::RepeatedSyn,
@@ -77,6 +80,7 @@ pub const ALL: [Kind; 18] = [
     Kind::AckRate,
     Kind::Stall,
     Kind::NagleRoundTrip,
+    Kind::TooLarge,
     Kind::Loss,
     Kind::FullWindow,
     Kind::SmallBuffer,
@@ -104,6 +108,7 @@ impl Kind {
             Kind::AckRate => "acks_per_megabyte",
             Kind::Stall => "nagle_delayed_ack_stall",
             Kind::NagleRoundTrip => "nagle_round_trip",
+            Kind::TooLarge => "mtu_black_hole",
             Kind::Loss => "lost_packets",
             Kind::FullWindow => "full_window",
             Kind::SmallBuffer => "small_receive_buffer",
@@ -128,6 +133,7 @@ impl Kind {
             Kind::AckRate => "Many ACKs per megabyte",
             Kind::Stall => "Nagle's rule waiting for delayed ACKs",
             Kind::NagleRoundTrip => "Nagle's rule waiting for a round trip",
+            Kind::TooLarge => "Segments too large for the path were lost",
             Kind::Loss => "Data lost and sent again",
             Kind::FullWindow => "The window was full: the reader is slower than the sender",
             Kind::SmallBuffer => "The receive buffer is smaller than what the path holds",
@@ -176,6 +182,7 @@ impl Kind {
                  (Nagle's rule). The ACK came without delay, and still the message took a round \
                  trip more: write, write, read."
             }
+            Kind::TooLarge => "The path loses segments above some size and takes smaller ones.",
             Kind::Loss => {
                 "Packets were lost on their way: by a queue that was full, or by a bad link. What \
                  arrived behind them waited in the receiver until they had been sent again."
@@ -215,6 +222,7 @@ impl Kind {
                 | Kind::Reset
                 | Kind::Stall
                 | Kind::NagleRoundTrip
+                | Kind::TooLarge
                 | Kind::Loss
                 | Kind::FullWindow
                 | Kind::SmallBuffer
@@ -239,7 +247,7 @@ impl Kind {
         match self {
             Kind::Stall | Kind::RepeatedSyn | Kind::LateHandshake => 0.0,
             kind if kind.is_failure() => 0.0,
-            Kind::Loss => 0.001,
+            Kind::Loss | Kind::TooLarge => 0.001,
             Kind::FullWindow | Kind::SmallBuffer => 0.1,
             _ => 0.02,
         }

@@ -8,10 +8,12 @@
 //! gives way when the table is full, and lives on as sums only. A flow has two directions
 //! ([`direction`]) of constant size, where every rule compares a segment with what was
 //! remembered of those before it: how data was cut into packets ([`direction`], [`sizes`]), waits
-//! for ACKs ([`nagle`]), the window ([`window`]), what was lost ([`loss`]). The flow itself keeps
-//! how it opened ([`handshake`]) and ended ([`ending`]). What it finds is added up by [`Kind`] with
-//! a few examples; where one kind has several causes that the capture tells apart, it has a
-//! [`Reason`]. Connections that failed alike between the same hosts are one finding.
+//! for ACKs ([`nagle`]), the window ([`window`]), what was lost ([`loss`]), and which sizes of
+//! segments get through ([`fits`]). ICMP errors go to the flow of the segment that they quote
+//! ([`icmp`]). The flow itself keeps how it opened ([`handshake`]) and ended ([`ending`]). What it
+//! finds is added up by [`Kind`] with a few examples; where one kind has several causes that the
+//! capture tells apart, it has a [`Reason`]. Connections that failed alike between the same hosts
+//! are one finding.
 //!
 //! A finding is told with the share of the flow's time, or of its packets, that it costs; shares
 //! rank the findings, and small ones are left out ([`kinds`]). What to do about it depends on the
@@ -34,13 +36,16 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod details;
 mod direction;
 mod ending;
+mod fits;
 mod flow;
 mod front;
 mod handshake;
 pub mod html;
 mod html_report;
+mod icmp;
 mod kinds;
 mod loss;
 mod nagle;
@@ -79,7 +84,7 @@ pub use segments::{CapturedSegment, TcpFlags, segments};
 pub use text::text_report;
 
 use flow::Ends;
-use packet::Skip;
+use packet::{Packet, Skip};
 use report::Sums;
 use table::Table;
 
@@ -170,8 +175,16 @@ impl Pass<'_> {
         // Stamps may go back a little where several queues were captured.
         self.start = Some(start.min(frame.time));
         self.end = self.end.max(frame.time);
-        let segment = match packet::segment(frame) {
-            Ok(segment) => segment,
+        let segment = match packet::read(frame) {
+            Ok(Packet::Tcp(segment)) => segment,
+            Ok(Packet::Icmp(notice)) => {
+                self.report.icmp_errors += 1;
+                let (ends, from) = Ends::between(notice.src, notice.dst);
+                if let Some(flow) = self.table.known(ends) {
+                    flow.notice(&notice, from);
+                }
+                return;
+            }
             Err(skip) => {
                 let skipped = &mut self.report.skipped;
                 *match skip {

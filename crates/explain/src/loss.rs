@@ -2,9 +2,10 @@
 
 use plimsoll_wire::SeqNum;
 
+use crate::fits::Fits;
 use crate::kinds::Kind;
 use crate::packet::Segment;
-use crate::tally::{Mark, Tallies};
+use crate::tally::{Mark, Tallies, Tally};
 
 /// Data is missing where the receiver waits, and is sent again.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ struct Recovery {
     /// The end of what was sent again.
     end: SeqNum,
     segments: u64,
+    /// The payload of the largest segment among those that are known to have failed.
+    largest: u32,
 }
 
 /// What one side lost.
@@ -31,10 +34,15 @@ pub(crate) struct Losses {
     needless: u64,
     /// Bytes of holes in what was captured, less those that came later.
     missing: u64,
+    /// The largest of these holes.
+    largest_hole: u32,
     /// When the last hole showed.
     hole: Option<u64>,
     /// Segments that came too late in their order, but too soon to have been sent again.
     reordered: u64,
+    pub(crate) fits: Fits,
+    /// Recoveries of segments larger than any that had arrived when they ended.
+    large: Tally,
 }
 
 impl Losses {
@@ -48,6 +56,11 @@ impl Losses {
         self.progress
     }
 
+    /// Bytes of the largest hole in what was captured.
+    pub(crate) fn largest_hole(&self) -> u32 {
+        self.largest_hole
+    }
+
     /// Segments that were sent again although they had arrived.
     pub(crate) fn needless(&self) -> u64 {
         self.needless
@@ -56,6 +69,7 @@ impl Losses {
     /// The receiver says that some data came twice.
     pub(crate) fn came_twice(&mut self) {
         self.needless += 1;
+        self.fits.came_twice();
         match (&mut self.recovery, &mut self.ended) {
             (Some(recovery), _) if recovery.segments > 1 => recovery.segments -= 1,
             (Some(_), _) => self.recovery = None,
@@ -84,18 +98,20 @@ impl Losses {
     /// There is a hole of so many bytes in front of what was captured at `time`.
     pub(crate) fn hole(&mut self, bytes: u32, time: u64) {
         self.missing += u64::from(bytes);
+        self.largest_hole = self.largest_hole.max(bytes);
         self.hole = Some(time);
     }
 
     /// What is known of sequence numbers is forgotten.
     pub(crate) fn forget(&mut self) {
         self.recovery = None;
+        self.fits.forget();
     }
 
     /// Data before SND.NXT: whether it was sent again, and not overtaken. A hole that fills sooner
     /// than word of it can have reached the sender, `behind` nanoseconds away there and back, was
-    /// none of lost data.
-    pub(crate) fn again(&mut self, segment: &Segment, behind: u64) -> bool {
+    /// none of lost data. A full segment has `mss`.
+    pub(crate) fn again(&mut self, segment: &Segment, behind: u64, mss: u32) -> bool {
         let fills = self.missing > 0;
         self.missing = self.missing.saturating_sub(u64::from(segment.len));
         let sooner = |at: u64| segment.time.saturating_sub(at) < behind - behind / 5;
@@ -103,10 +119,14 @@ impl Losses {
             self.reordered += 1;
             return false;
         }
+        let size = segment.len.min(mss);
+        let failed = self.fits.again(segment.seq, segment.len, size).unwrap_or(0);
         let mark = Mark { number: segment.number, time: segment.time };
         let (since, end) = (self.progress, segment.seq + segment.len);
         let since = if since == 0 { segment.time } else { since };
-        let recovery = self.recovery.get_or_insert(Recovery { mark, since, end, segments: 0 });
+        let new = Recovery { mark, since, end, segments: 0, largest: 0 };
+        let recovery = self.recovery.get_or_insert(new);
+        recovery.largest = recovery.largest.max(failed);
         recovery.end = recovery.end.max(end);
         recovery.segments += 1;
         true
@@ -114,6 +134,7 @@ impl Losses {
 
     /// SND.UNA moves to `ack` at `time`.
     pub(crate) fn acknowledged(&mut self, ack: SeqNum, time: u64, found: &mut Tallies) {
+        self.fits.acknowledged(ack);
         if self.recovery.is_some_and(|recovery| recovery.end <= ack) {
             self.finish(time, found);
         }
@@ -125,7 +146,7 @@ impl Losses {
         let Some(recovery) = self.recovery.take() else { return };
         let ended = (recovery, time.saturating_sub(recovery.since));
         if let Some(before) = self.ended.replace(ended) {
-            tell(before, found);
+            self.tell(before, found);
         }
     }
 
@@ -133,11 +154,27 @@ impl Losses {
     pub(crate) fn end(&mut self, time: u64, found: &mut Tallies) {
         self.finish(time, found);
         if let Some(ended) = self.ended.take() {
-            tell(ended, found);
+            self.tell(ended, found);
         }
     }
-}
 
-fn tell((recovery, nanos): (Recovery, u64), found: &mut Tallies) {
-    found.of(Kind::Loss).add(recovery.mark, recovery.segments as f64, nanos);
+    fn tell(&mut self, (recovery, nanos): (Recovery, u64), found: &mut Tallies) {
+        let large = recovery.largest > self.fits.delivered();
+        let tally = if large { &mut self.large } else { found.of(Kind::Loss) };
+        tally.add(recovery.mark, recovery.segments as f64, nanos);
+    }
+
+    /// The host that had the data at `mark` ignored it: no path lost it.
+    pub(crate) fn was_ignored(&mut self, mark: Mark) {
+        self.large.take_back(mark);
+        self.fits.came_twice();
+    }
+
+    /// What became of segments larger than any that had arrived: they were `too_large` for the
+    /// path, or lost like others.
+    pub(crate) fn judge_large(&mut self, too_large: bool, found: &mut Tallies) {
+        let kind = if too_large { Kind::TooLarge } else { Kind::Loss };
+        let large = std::mem::take(&mut self.large);
+        found.of(kind).join(&large);
+    }
 }

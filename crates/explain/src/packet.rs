@@ -8,6 +8,16 @@ use plimsoll_wire::tcp::{self, SackBlock, TcpFlags, TcpRepr, Timestamps};
 use plimsoll_wire::{SeqNum, checksum, protocol};
 
 use crate::capture::Frame;
+use crate::icmp::Notice;
+use crate::tally::Mark;
+
+/// What is read of a capture.
+#[derive(Clone, Debug)]
+pub(crate) enum Packet {
+    Tcp(Segment),
+    /// An ICMP error about a TCP segment.
+    Icmp(Notice),
+}
 
 /// A TCP segment, or a super-segment.
 #[derive(Clone, Debug)]
@@ -40,6 +50,8 @@ pub(crate) struct Segment {
     pub(crate) sack: bool,
     /// Whether the first of them reports data that came twice (RFC 2883, section 4).
     pub(crate) duplicate_sack: bool,
+    /// The newest block of data behind a hole.
+    pub(crate) sacked: Option<SackBlock>,
     /// The identification of the IPv4 packet, to tell packets that were captured twice.
     pub(crate) ident: Option<u16>,
     /// The TTL or hop limit.
@@ -118,8 +130,8 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
 /// What one frame holds.
 ///
 /// # Errors
-/// If it is not a TCP segment that can be read.
-pub(crate) fn segment(frame: &Frame<'_>) -> Result<Segment, Skip> {
+/// If it is neither a TCP segment nor an ICMP error about one that can be read.
+pub(crate) fn read(frame: &Frame<'_>) -> Result<Packet, Skip> {
     let header = link_header(frame.link, frame.data)?;
     let data = frame.data.get(header..).ok_or(Skip::Broken)?;
     let len = frame.len.saturating_sub(header);
@@ -169,7 +181,7 @@ fn ip_at(ethertype: u16, at: usize) -> Result<usize, Skip> {
     }
 }
 
-fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
+fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Packet, Skip> {
     let mut copy = [0; ipv4::MAX_HEADER_LEN];
     let parsed = match Ipv4Repr::parse_front(data, usize::MAX) {
         // Offloads leave checksums empty, whoever rewrote the addresses in a capture leaves wrong
@@ -198,6 +210,9 @@ fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
     if ip.is_fragment() {
         return Err(Skip::Fragment);
     }
+    if ip.protocol == protocol::ICMP {
+        return icmp(frame, IpAddr::V4(ip.src), data.get(header..));
+    }
     if ip.protocol != protocol::TCP {
         return Err(Skip::Other);
     }
@@ -207,10 +222,10 @@ fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
     let ends = Ends { src: IpAddr::V4(ip.src), dst: IpAddr::V4(ip.dst), ttl: ip.ttl };
     let mut segment = tcp(frame, ends, payload, payload_len)?;
     segment.ident = Some(ip.ident);
-    Ok(segment)
+    Ok(Packet::Tcp(segment))
 }
 
-fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
+fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Packet, Skip> {
     let (ip, header) = Ipv6Repr::parse_front(data, usize::MAX).map_err(|_| Skip::Broken)?;
     let payload = data.get(header..).ok_or(Skip::Broken)?;
     let ends = Ends { src: IpAddr::V6(ip.src), dst: IpAddr::V6(ip.dst), ttl: ip.hop_limit };
@@ -220,9 +235,11 @@ fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
         return match payload {
             [protocol::TCP, 0, 0xc2, 4, ..] if ip.next_header == protocol::HOP_BY_HOP => {
                 let payload = payload.get(8..).ok_or(Skip::Broken)?;
-                tcp(frame, ends, payload, rest.saturating_sub(8))
+                tcp(frame, ends, payload, rest.saturating_sub(8)).map(Packet::Tcp)
             }
-            _ if ip.next_header == protocol::TCP => tcp(frame, ends, payload, rest),
+            _ if ip.next_header == protocol::TCP => {
+                tcp(frame, ends, payload, rest).map(Packet::Tcp)
+            }
             _ => Err(Skip::Broken),
         };
     }
@@ -232,11 +249,21 @@ fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Segment, Skip> {
     if upper.fragment.is_some_and(|fragment| fragment.more || fragment.offset != 0) {
         return Err(Skip::Fragment);
     }
+    if upper.protocol == protocol::ICMPV6 {
+        return icmp(frame, IpAddr::V6(ip.src), payload.get(upper.offset..));
+    }
     if upper.protocol != protocol::TCP {
         return Err(Skip::Other);
     }
     let payload = payload.get(upper.offset..).ok_or(Skip::Broken)?;
-    tcp(frame, ends, payload, ip.payload_len.saturating_sub(upper.offset))
+    tcp(frame, ends, payload, ip.payload_len.saturating_sub(upper.offset)).map(Packet::Tcp)
+}
+
+/// An ICMP message from an address. Those that are no errors about TCP are passed over.
+fn icmp(frame: &Frame<'_>, from: IpAddr, data: Option<&[u8]>) -> Result<Packet, Skip> {
+    let mark = Mark { number: frame.number, time: frame.time };
+    let notice = data.and_then(|data| Notice::read(mark, from, data));
+    notice.map(Packet::Icmp).ok_or(Skip::Other)
 }
 
 fn tcp(
@@ -263,6 +290,7 @@ fn tcp(
         None if whole => Scale::Absent,
         None => Scale::Unknown,
     };
+    let duplicate_sack = is_duplicate(&tcp);
     Ok(Segment {
         number: frame.number,
         time: frame.time,
@@ -280,7 +308,8 @@ fn tcp(
         scale,
         timestamps: tcp.options.timestamps,
         sack: !tcp.options.sack().is_empty(),
-        duplicate_sack: is_duplicate(&tcp),
+        duplicate_sack,
+        sacked: tcp.options.sack().get(usize::from(duplicate_sack)).copied(),
         ident: None,
         ttl,
     })

@@ -22,7 +22,12 @@ pub(crate) fn remedy(kind: Kind, stack: Stack, rule: Rule) -> &'static str {
         (Kind::AckAlone | Kind::AckRate, _) => acks(kind, stack),
         // Each of their reasons has a remedy of its own.
         (
-            Kind::Refused | Kind::NoAnswer | Kind::RepeatedSyn | Kind::LateHandshake | Kind::Reset,
+            Kind::Refused
+            | Kind::NoAnswer
+            | Kind::RepeatedSyn
+            | Kind::LateHandshake
+            | Kind::Reset
+            | Kind::TooLarge,
             _,
         ) => "Compare with a capture at the other end.",
         (Kind::Stall, _) => {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Options;
+use crate::details;
 use crate::flow::Flow;
 use crate::kinds::{ALL, Kind};
 use crate::nagle::Rule;
@@ -23,9 +24,6 @@ const ENOUGH_ACKED: u64 = 1_000_000;
 
 /// ACKs, the same.
 const ENOUGH_ACKS: u64 = 100;
-
-/// Nanoseconds without a packet that are told of a reset.
-const LONG_IDLE: u64 = 10_000_000_000;
 
 /// Segments that an ACK is for without any delay: at least every second one is acknowledged (RFC
 /// 9293, section 3.8.6.3), and receivers may do so.
@@ -47,6 +45,9 @@ pub struct Report {
     /// TCP segments and super-segments among them.
     #[schemars(extend("x-unit" = "packets"))]
     pub tcp_packets: u64,
+    /// ICMP errors among them that quote a TCP segment.
+    #[schemars(extend("x-unit" = "packets"))]
+    pub icmp_errors: u64,
     /// Frames that were passed over.
     pub skipped: Skipped,
     /// From the first to the last frame; null if there is none.
@@ -410,7 +411,7 @@ impl Sums {
     }
 }
 
-fn millis(nanos: u64) -> f64 {
+pub(crate) fn millis(nanos: u64) -> f64 {
     nanos as f64 / 1e6
 }
 
@@ -503,7 +504,7 @@ pub(crate) fn caveats(flows: &[FlowReport]) -> Vec<CaveatCount> {
     notes::ALL.into_iter().map(count).filter(|count| count.flows > 0).collect()
 }
 
-const SIDES: [Side; 2] = [Side::Client, Side::Server];
+pub(crate) const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
 fn direction(flow: &Flow, n: usize, from: usize) -> DirectionReport {
     let side = &flow.sides[from];
@@ -610,8 +611,9 @@ fn detail(flow: &Flow, (n, from): (usize, usize), kind: Kind, tally: &Tally) -> 
         }
         Kind::SillyWindow => plural(count, "time"),
         Kind::Refused | Kind::NoAnswer | Kind::RepeatedSyn | Kind::LateHandshake | Kind::Reset => {
-            connection_detail(flow, from, kind, tally)
+            details::of_connection(flow, from, kind, tally)
         }
+        Kind::TooLarge => details::of_sizes(flow, from, tally),
         _ => time_detail(flow, (n, from), kind, (tally, peer.probes)),
     }
 }
@@ -660,68 +662,4 @@ fn time_detail(
             format!("{waits} for a window of {largest} bytes at most{rate}")
         }
     }
-}
-
-/// A time in words.
-fn span(nanos: u64) -> String {
-    match nanos {
-        1_000_000_000.. => format!("{:.1} s", nanos as f64 / 1e9),
-        10_000_000.. => format!("{:.0} ms", millis(nanos)),
-        _ => format!("{:.1} ms", millis(nanos)),
-    }
-}
-
-/// The same of a kind that is about how a connection opened or ended.
-fn connection_detail(flow: &Flow, from: usize, kind: Kind, tally: &Tally) -> String {
-    let Tally { count, packets, nanos, .. } = *tally;
-    let packets = packets as u64;
-    let whole = flow.failed_until.max(flow.last).saturating_sub(flow.first);
-    let among = if count > 1 { format!(", the last {} later", span(whole)) } else { String::new() };
-    let to = [flow.ends.0, flow.ends.1][flow.client.map_or(0, |client| 1 - client)];
-    let connects = plural(count, "connection");
-    match kind {
-        Kind::Refused => {
-            format!("{connects} to {to} refused{among}; {} until the refusal in all", span(nanos))
-        }
-        Kind::NoAnswer => format!(
-            "{connects} to {to} without an answer to {} in {}{among}",
-            plural(packets, "SYN"),
-            span(nanos)
-        ),
-        Kind::RepeatedSyn => format!(
-            "{} until one was answered in time, {} later",
-            plural(packets, "SYN"),
-            span(nanos)
-        ),
-        Kind::LateHandshake => {
-            format!("{} sent again within {}", plural(packets, "segment"), span(nanos))
-        }
-        _ => reset_detail(flow, from, &among, count),
-    }
-}
-
-fn reset_detail(flow: &Flow, from: usize, among: &str, count: u64) -> String {
-    let Some(reset) = flow.reset else { return plural(count, "time") };
-    let who = SIDES[usize::from(flow.client.unwrap_or(0) != from)].name();
-    let mut words = match count {
-        1 => format!("by the {who} after {}", span(reset.mark.time.saturating_sub(flow.first))),
-        _ => format!("{} by the {who}{among}; the first", plural(count, "connection")),
-    };
-    let mut add = |part: String| words += &part;
-    add(match reset.unacked {
-        0 => ", with nothing unacknowledged".into(),
-        bytes => format!(
-            ", with {} unacknowledged, which had waited {}",
-            plural(bytes.into(), "byte"),
-            span(reset.waited)
-        ),
-    });
-    if reset.idle >= LONG_IDLE {
-        add(format!("; nothing had passed for {} before", span(reset.idle)));
-    }
-    if reset.is_by_device() {
-        let (its, others) = reset.ttl;
-        add(format!("; its TTL is {its}, that of the {who}'s other packets {others}"));
-    }
-    words
 }

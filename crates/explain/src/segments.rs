@@ -9,7 +9,7 @@ use pcap_parser::{OptionCode, PcapNGOption};
 pub use plimsoll_wire::tcp::TcpFlags;
 
 use crate::capture;
-use crate::packet::{self, Segment};
+use crate::packet::{self, Packet, Segment};
 
 /// A TCP segment of a capture, or a super-segment.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl CapturedSegment<'_> {
 /// If `input` cannot be read or is not a capture.
 pub fn segments(input: impl Read + Send, mut each: impl FnMut(&CapturedSegment<'_>)) -> Result<()> {
     capture::read(input, |frame| {
-        if let Ok(segment) = packet::segment(&frame) {
+        if let Ok(Packet::Tcp(segment)) = packet::read(&frame) {
             let Segment { number, time, src, dst, flags, len, mss, timestamps, .. } = segment;
             let (seq, ack) = (segment.seq.0, segment.ack.0);
             let (sent, options) = (frame.sent, frame.options);

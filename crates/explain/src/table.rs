@@ -52,6 +52,12 @@ impl Table {
         (&mut self.entries[at as usize].flow, gone)
     }
 
+    /// The flow between these ends, if it is kept. It has not been seen because of this.
+    pub(crate) fn known(&mut self, ends: Ends) -> Option<&mut Flow> {
+        let at = *self.by_ends.get(&ends)?;
+        self.entries.get_mut(at as usize).map(|entry| &mut entry.flow)
+    }
+
     /// Finds room for a flow, which is not in the order of use yet.
     fn place(&mut self, flow: Flow) -> (u32, Option<Flow>) {
         let ends = flow.ends;

@@ -157,6 +157,29 @@ impl Talk {
         self.frame(at * 1000, &self.framed(&packet));
     }
 
+    /// An ICMP error about the last segment of `from` that has so many bytes, with this type, code
+    /// and word.
+    pub(crate) fn icmp(
+        &mut self,
+        at: u64,
+        from: usize,
+        (kind, code, word): (u8, u8, u32),
+        len: u32,
+    ) {
+        let mut quoted = self.ip(from, 20 + len as usize);
+        let seq = self.next[from].wrapping_sub(len);
+        quoted.extend(self.ports[from].to_be_bytes());
+        quoted.extend(self.ports[1 - from].to_be_bytes());
+        quoted.extend(seq.to_be_bytes());
+        let (protocol, front) = if self.format.v6 { (58, 6) } else { (1, 9) };
+        let mut packet = self.ip(1 - from, 8 + quoted.len());
+        packet[front] = protocol;
+        packet.extend([kind, code, 0, 0]);
+        packet.extend(word.to_be_bytes());
+        packet.extend(quoted);
+        self.frame(at * 1000, &self.framed(&packet));
+    }
+
     fn ip(&mut self, from: usize, payload_len: usize) -> Vec<u8> {
         let host = |side: usize| if side == CLIENT { 1 } else { 2 };
         let mut out = vec![0; if self.format.v6 { 40 } else { 20 }];

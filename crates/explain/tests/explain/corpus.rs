@@ -144,7 +144,7 @@ fn every_kind_is_said_of_some_capture() {
 
 /// Of a kind with several causes, the one that the capture tells, and what it cost.
 #[test]
-fn captures_of_connections_say_why() {
+fn captures_say_why() {
     for (name, reason, count, ms) in [
         ("accept-late-40ms.client", Reason::SynLost, 1, 2055),
         ("accept-late-40ms.server", Reason::SynIgnored, 1, 2055),
@@ -155,6 +155,10 @@ fn captures_of_connections_say_why() {
         ("syn-ack-lost-40ms.client", Reason::AnswerLost, 1, 1025),
         ("syn-ack-lost-40ms.server", Reason::AnswerLost, 1, 1025),
         ("syn-lost-40ms.client", Reason::SynLost, 1, 2048),
+        ("black-hole-40ms.client", Reason::LargeNeverCame, 17, 202),
+        ("black-hole-40ms.server", Reason::BlackHole, 1, 4058),
+        ("black-hole-unnoticed-40ms.server", Reason::PerhapsBlackHole, 1, 4045),
+        ("path-mtu-reported-40ms.server", Reason::SizeReported, 1, 81),
         ("unanswered-40ms.client", Reason::NobodyThere, 2, 10233),
         ("unread-40ms.client", Reason::Aborted, 1, 0),
         ("unread-40ms.server", Reason::Aborted, 1, 0),

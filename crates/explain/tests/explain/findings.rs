@@ -23,7 +23,7 @@ fn a_clean_capture_has_no_findings() {
     let report = talk.report();
     assert_eq!(kinds(&report), [""; 0]);
     assert!(report.totals.is_empty());
-    assert!(text_report(&report, 5).contains("none of the 18 kinds of trouble"));
+    assert!(text_report(&report, 5).contains("none of the 19 kinds of trouble"));
 }
 
 #[test]

@@ -8,5 +8,6 @@ mod findings;
 mod formats;
 mod hostile;
 mod judgement;
+mod sizes;
 mod spoiled;
 mod writer;
