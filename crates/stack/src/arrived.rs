@@ -1,6 +1,8 @@
 //! What is known of a packet that has arrived and was checked.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::zone;
 
 /// What the IP header of a packet that arrived says, as far as the protocols above want it.
 #[derive(Clone, Copy, Debug)]
@@ -20,4 +22,14 @@ pub(crate) struct Arrived {
     pub(crate) for_many: bool,
     /// The interface that it came in by.
     pub(crate) interface: u8,
+}
+
+impl Arrived {
+    /// Source and destination as the wire has them, if it is IPv6: checksums are over those.
+    pub(crate) fn wire_ends_v6(&self) -> Option<(Ipv6Addr, Ipv6Addr)> {
+        match (self.src, self.dst) {
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Some((zone::bare_v6(src), zone::bare_v6(dst))),
+            _ => None,
+        }
+    }
 }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use siphasher::sip::SipHasher13;
 
+use crate::zone;
+
 /// The identity of a connection, from our point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
@@ -15,12 +17,14 @@ pub(crate) struct FlowKey {
 }
 
 impl FlowKey {
+    /// Our end, as an application sees it.
     pub(crate) fn local_addr(&self) -> SocketAddr {
-        SocketAddr::new(self.local, self.local_port)
+        zone::shown(self.local, self.local_port)
     }
 
+    /// The peer's end, as an application sees it.
     pub(crate) fn remote_addr(&self) -> SocketAddr {
-        SocketAddr::new(self.remote, self.remote_port)
+        zone::shown(self.remote, self.remote_port)
     }
 
     /// The hash of all four, keyed against peers that choose their ports to collide.
@@ -74,6 +78,11 @@ pub(crate) fn is_unicast(ip: IpAddr) -> bool {
 pub(crate) fn check_host(ip: IpAddr, len: u8) -> Result<(), String> {
     if len > if ip.is_ipv4() { 32 } else { 128 } {
         return Err(format!("the prefix length of {ip}/{len} is too large"));
+    }
+    if zone::bare(ip) != ip {
+        return Err(format!(
+            "bits 16 to 31 of {ip} are not 0, as those of a link-local address are"
+        ));
     }
     if is_unicast(ip) { Ok(()) } else { Err(format!("{ip} is not a host's")) }
 }

@@ -34,6 +34,7 @@
 //! | what happens if a call of a connection panics | `stack/panics.rs` |
 //! | what happens to a datagram of UDP | `stack/udp/input.rs`, `stack/udp/output.rs` |
 //! | what happens to a packet that leaves | `stack/ip/output.rs`, `interfaces/tx_path.rs` |
+//! | which link a link-local address is of | `zone.rs`, `interfaces/route/zones.rs` |
 //! | what happens when a device fails | `stack/interface_health.rs` |
 //! | what all connections may hold, who waits for memory | `policies/memory.rs` |
 //! | what one listener's connections may use | `policies/budget.rs`, `stack/budgets.rs` |
@@ -67,6 +68,7 @@ mod sockets;
 mod stack;
 mod sync;
 mod tables;
+mod zone;
 
 pub use error::{SocketError, StackError};
 pub use interfaces::interface::{InterfaceConfig, InterfaceStatus};

@@ -41,7 +41,9 @@ const HEADROOM: usize = 120;
 pub struct InterfaceConfig {
     /// The device.
     pub device: Device,
-    /// Our addresses on it, each with the length of the prefix that is reached directly.
+    /// Our addresses on it, each with the length of the prefix that is reached directly. Several
+    /// interfaces may have the same link-local address (RFC 4007). Sockets name the interface by
+    /// its scope id: its place in [`Stack::interfaces`](crate::Stack::interfaces), counted from 1.
     pub addresses: Vec<(IpAddr, u8)>,
     /// MTU in bytes, if it is to be less than the device's.
     pub mtu: Option<u16>,

@@ -26,6 +26,7 @@ use crate::interfaces::route::{RouteConfig, RouteTable};
 use crate::kick::Kick;
 use crate::limits::{MAX_INTERFACES, MIN_MTU};
 use crate::sync::lock;
+use crate::zone;
 
 /// The interfaces, loopback included, and the routes.
 pub(crate) struct Interfaces {
@@ -136,12 +137,12 @@ impl Interfaces {
         Ok(index as u8)
     }
 
-    /// The interface that packets to `remote` leave by; loopback if no route leads there. If all
-    /// that lead there are down it is one of those, which drops the packets.
-    pub(crate) fn towards(&self, remote: IpAddr) -> u8 {
+    /// The interface that packets from `local` to `remote` leave by; loopback if no route leads
+    /// there. If all that lead there are down it is one of those, which drops the packets.
+    pub(crate) fn between(&self, local: IpAddr, remote: IpAddr) -> u8 {
         let routes = self.routes();
-        let way = routes.lookup(remote).or_else(|| routes.any_way(remote));
-        way.unwrap_or(routes.loopback())
+        let any = || zone::zone_of(local).or_else(|| routes.any_way(remote));
+        routes.lookup_between(local, remote).or_else(any).unwrap_or(routes.loopback())
     }
 
     /// The way by which `queue` sends what leaves by `interface`.

@@ -4,6 +4,11 @@
 //! down are skipped. Every address implies a route for its prefix. If a family has no default
 //! route, one leads out of the first interface with an address of that family, because a device
 //! that carries IP packets has only one neighbour to give them to.
+//!
+//! What is in a zone (`zone.rs`) is reached over the interface that is the zone, and over no other.
+//! The prefixes of routes have no zone.
+
+mod zones;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,6 +20,7 @@ use crate::error::StackError;
 use crate::flow::{check_host, is_unicast};
 use crate::interfaces::interface::Interface;
 use crate::limits::MAX_INTERFACES;
+use crate::zone;
 
 /// A route of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +57,7 @@ pub(crate) struct RouteTable {
     routes: Vec<Route>,
     /// Those that were asked for; the others follow from the addresses.
     configured: Vec<Route>,
-    /// Our addresses: prefix length and interface.
+    /// Our addresses, in their zones: prefix length and interface.
     ours: Vec<(IpAddr, u8, u8)>,
     loopback: u8,
     /// The interfaces that may have addresses and routes, as a bit set: not loopback, nor further
@@ -82,6 +88,7 @@ impl RouteTable {
         for interface in interfaces {
             let index = interface.index();
             for &(ip, len) in interface.addresses() {
+                let ip = zone::within(ip, index);
                 table.check_new(usize::from(index), ip)?;
                 table.ours.push((ip, len, index));
             }
@@ -113,7 +120,7 @@ impl RouteTable {
         self.routes = self.configured.clone();
         for at in 0..self.ours.len() {
             let (ip, len, interface) = self.ours[at];
-            self.push(ip, len, interface);
+            self.push(zone::bare(ip), len, interface);
         }
         for unspecified in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
             self.add_default(unspecified);
@@ -158,6 +165,7 @@ impl RouteTable {
             return refuse("there is no such interface".to_owned());
         }
         check_host(ip, len).or_else(refuse)?;
+        let ip = zone::within(ip, index as u8);
         self.check_new(index, ip)?;
         self.ours.push((ip, len, index as u8));
         self.derive();
@@ -170,14 +178,14 @@ impl RouteTable {
             return Ok(());
         };
         let field = format!("interfaces[{index}].addresses");
-        let reason = format!("{ip} is an address of interface {at} already");
+        let reason = format!("{} is an address of interface {at} already", zone::bare(ip));
         Err(StackError::Config { field, reason })
     }
 
     /// Takes an address of ours away.
     pub(crate) fn remove_address(&mut self, index: usize, ip: IpAddr) -> Result<(), StackError> {
         let before = self.ours.len();
-        self.ours.retain(|&(own, _, at)| own != ip || usize::from(at) != index);
+        self.ours.retain(|&(own, _, at)| zone::bare(own) != ip || usize::from(at) != index);
         if self.ours.len() == before || !self.knows(index) {
             let field = format!("interfaces[{index}].addresses");
             return Err(StackError::Config { field, reason: format!("{ip} is none of them") });
@@ -208,15 +216,15 @@ impl RouteTable {
         Ok(())
     }
 
-    /// Our addresses, those of loopback included.
+    /// Our addresses, those of loopback included. One that two interfaces have is there twice.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        self.ours.iter().map(|&(ip, _, _)| ip).collect()
+        self.ours.iter().map(|&(ip, _, _)| zone::bare(ip)).collect()
     }
 
     /// The addresses of an interface, each with the length of its prefix.
     pub(crate) fn addresses_of(&self, interface: u8) -> Vec<(IpAddr, u8)> {
         let there = self.ours.iter().filter(|&&(_, _, at)| at == interface);
-        there.map(|&(ip, len, _)| (ip, len)).collect()
+        there.map(|&(ip, len, _)| (zone::bare(ip), len)).collect()
     }
 
     fn empty(loopback: u8) -> RouteTable {
@@ -251,6 +259,9 @@ impl RouteTable {
 
     /// The interface for packets to `remote`, whether it is up or not.
     pub(crate) fn any_way(&self, remote: IpAddr) -> Option<u8> {
+        if let Some(zone) = zone::zone_of(remote) {
+            return Some(zone);
+        }
         let route =
             self.routes.iter().find(|route| matches_prefix(remote, route.prefix, route.len));
         route.map(|route| route.interface).or_else(|| self.first_of_any(remote))
@@ -354,8 +365,20 @@ impl RouteTable {
         if self.is_ours(remote) {
             return Some(self.loopback);
         }
+        if let Some(zone) = zone::zone_of(remote) {
+            return Some(zone).filter(|&zone| self.is_up(zone));
+        }
         let route = self.find(remote).map(|route| route.interface);
         route.or_else(|| self.first_of_any(remote).filter(|&first| self.is_up(first)))
+    }
+
+    /// The interface for packets from `local` to `remote`. What is from an address with a zone does
+    /// not leave the zone (RFC 4007, section 9), wherever it goes.
+    pub(crate) fn lookup_between(&self, local: IpAddr, remote: IpAddr) -> Option<u8> {
+        match zone::zone_of(local) {
+            Some(zone) if !self.is_ours(remote) => Some(zone).filter(|&zone| self.is_up(zone)),
+            _ => self.lookup(remote),
+        }
     }
 
     /// The attributes of the route to `remote`.
@@ -371,8 +394,11 @@ impl RouteTable {
     }
 
     fn find(&self, remote: IpAddr) -> Option<&Route> {
+        let (bare, zone) = (zone::bare(remote), zone::zone_of(remote));
         let leads = |route: &&Route| {
-            matches_prefix(remote, route.prefix, route.len) && self.is_up(route.interface)
+            matches_prefix(bare, route.prefix, route.len)
+                && zone.is_none_or(|zone| zone == route.interface)
+                && self.is_up(route.interface)
         };
         self.routes.iter().find(leads)
     }

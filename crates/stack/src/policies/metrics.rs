@@ -15,6 +15,7 @@ use plimsoll_wire::tcp::FastOpenOption;
 use crate::flow::FlowKey;
 use crate::limits::MAX_METRICS_ENTRIES;
 use crate::policies::sysctl::Settings;
+use crate::zone;
 
 /// Bits of `net.ipv4.tcp_fastopen`.
 pub(crate) const CLIENT_ENABLE: u32 = 1;
@@ -127,8 +128,8 @@ impl Metrics {
     /// All that is known, by address.
     pub(crate) fn show(&self) -> Vec<PeerMetrics> {
         let show = |(&(local, remote), entry): (&(IpAddr, IpAddr), &Entry)| PeerMetrics {
-            local,
-            remote,
+            local: zone::bare(local),
+            remote: zone::bare(remote),
             mss: entry.mss,
             cookie: entry.cookie,
             syn_losses: entry.syn_losses,

@@ -13,6 +13,7 @@ use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::{CHECKSUM_OFFSET, HEADER_LEN, MD5_DIGEST_AT, MD5_DIGEST_LEN};
 
 use crate::flow::FlowKey;
+use crate::zone;
 
 /// The start of a TCP header, up to the options.
 pub(crate) type FixedHeader = [u8; HEADER_LEN];
@@ -35,6 +36,7 @@ impl Md5Keys {
 
     /// The key for `peer`: that of the longest prefix.
     pub fn find(&self, peer: IpAddr) -> Option<&Md5Key> {
+        let peer = zone::bare(peer);
         let matching = self.0.iter().filter(|(net, prefix, _)| is_within(peer, *net, *prefix));
         matching.max_by_key(|(_, prefix, _)| *prefix).map(|(_, _, key)| key)
     }
@@ -101,7 +103,7 @@ pub(crate) fn digest(
         }
         (src, dst) => {
             for ip in [src, dst] {
-                md5.update(match ip {
+                md5.update(match zone::bare(ip) {
                     IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
                     IpAddr::V6(ip) => ip.octets(),
                 });

@@ -8,6 +8,7 @@ use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use plimsoll_wire::{SeqNum, ipv4, ipv6, protocol};
 
 use crate::flow::FlowKey;
+use crate::zone;
 
 /// What is needed of a quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,9 @@ impl Quote {
         self.total_len
     }
 
-    /// Reads a quoted TCP packet; `None` if it is none or cut too short.
-    pub(crate) fn parse(packet: &[u8]) -> Option<Quote> {
-        let (key, ports, total_len) = front_of(packet, protocol::TCP)?;
+    /// Reads a quoted TCP packet of `zone`; `None` if it is none or cut too short.
+    pub(crate) fn parse(packet: &[u8], zone: u8) -> Option<Quote> {
+        let (key, ports, total_len) = front_of(packet, protocol::TCP, zone)?;
         let seq = SeqNum(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
         Some(Quote { key, seq, total_len })
     }
@@ -56,9 +57,10 @@ pub(crate) struct UdpQuote {
 }
 
 impl UdpQuote {
-    /// Reads a quoted datagram, or its first fragment; `None` if it is none or cut too short.
-    pub(crate) fn parse(packet: &[u8]) -> Option<UdpQuote> {
-        let (key, _, total_len) = front_of(packet, protocol::UDP)?;
+    /// Reads a quoted datagram of `zone`, or its first fragment; `None` if it is none or cut too
+    /// short.
+    pub(crate) fn parse(packet: &[u8], zone: u8) -> Option<UdpQuote> {
+        let (key, _, total_len) = front_of(packet, protocol::UDP, zone)?;
         Some(UdpQuote { key, total_len })
     }
 
@@ -76,8 +78,9 @@ impl UdpQuote {
 /// The first eight bytes of a transport header, two ports at their front.
 type Ports = [u8; 8];
 
-/// Reads the headers of a packet of ours of one protocol.
-fn front_of(packet: &[u8], wanted: u8) -> Option<(FlowKey, Ports, u16)> {
+/// Reads the headers of a packet of ours of one protocol. Its addresses are in `zone`, if they are
+/// such as have one.
+fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports, u16)> {
     let (src, dst, transport, total_len) = match packet.first()? >> 4 {
         4 => {
             let fixed = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
@@ -106,8 +109,8 @@ fn front_of(packet: &[u8], wanted: u8) -> Option<(FlowKey, Ports, u16)> {
     };
     let ports = transport.first_chunk::<8>()?;
     let key = FlowKey {
-        local: src,
-        remote: dst,
+        local: zone::within(src, zone),
+        remote: zone::within(dst, zone),
         local_port: be16(ports, 0),
         remote_port: be16(ports, 2),
     };

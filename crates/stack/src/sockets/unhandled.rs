@@ -20,6 +20,7 @@ use crate::packet::Packet;
 use crate::sockets::panics::drop_caught;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
+use crate::zone;
 
 /// Why nobody wants a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,12 +85,12 @@ impl Unhandled {
 
     /// Who sent it; `None` if it is no IP packet.
     pub fn source(&self) -> Option<IpAddr> {
-        self.arrived.map(|arrived| arrived.src)
+        self.arrived.map(|arrived| zone::bare(arrived.src))
     }
 
     /// Where it was sent to; `None` if it is no IP packet.
     pub fn destination(&self) -> Option<IpAddr> {
-        self.arrived.map(|arrived| arrived.dst)
+        self.arrived.map(|arrived| zone::bare(arrived.dst))
     }
 
     /// Where its transport header begins, in bytes; `None` if it is no IP packet.

@@ -11,8 +11,8 @@ impl Stack {
     /// interface with the place `index` in [`interfaces`](Self::interfaces).
     ///
     /// # Errors
-    /// If there is no such interface, it is loopback, the address is ours already, or it can be no
-    /// host's.
+    /// If there is no such interface, it is loopback, the address is ours already (a link-local
+    /// address: of this interface), or it can be no host's.
     pub fn add_address(&self, index: usize, ip: IpAddr, prefix: u8) -> Result<(), StackError> {
         self.interfaces.change_routes(|routes| routes.add_address(index, (ip, prefix)))?;
         Ok(())

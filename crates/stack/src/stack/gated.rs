@@ -45,6 +45,7 @@ use crate::stack::socket::TcpSocket;
 use crate::stack::stray_rst;
 use crate::stack::work::Work;
 use crate::sync::socket_lock::REFUSED;
+use crate::zone;
 
 /// What a listener listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -717,7 +718,7 @@ impl Work<'_> {
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
                 let error = Icmpv6Repr::Unreachable { code: kind.v6_code(), packet: &quote };
                 let mut out = vec![0; error.len()];
-                error.emit(src, dst, &mut out);
+                error.emit(zone::bare_v6(src), zone::bare_v6(dst), &mut out);
                 if self.send_message(&IpParams { protocol: protocol::ICMPV6, ..ip }, &out) {
                     self.count(IpCounter::Icmp6OutMsgs);
                     self.count(IpCounter::Icmp6OutDestUnreachs);

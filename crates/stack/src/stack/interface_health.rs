@@ -26,6 +26,7 @@ use crate::sockets::endpoint::Endpoint;
 use crate::sockets::path_report::PathReport;
 use crate::stack::Stack;
 use crate::stack::work::Work;
+use crate::zone;
 
 impl Stack {
     /// Takes an interface down because its device failed.
@@ -228,7 +229,8 @@ impl Stack {
             (mtu, mtu_lock)
         };
         // Listed after the change, so that those are told as well that have opened meanwhile.
-        let there = |endpoint: &Arc<Endpoint>| matches_prefix(endpoint.key.remote, prefix, len);
+        let there =
+            |endpoint: &Arc<Endpoint>| matches_prefix(zone::bare(endpoint.key.remote), prefix, len);
         for endpoint in self.tables.connections().all().into_iter().filter(there) {
             let remote = endpoint.key.remote;
             if said(&before, remote) != said(&after, remote) {

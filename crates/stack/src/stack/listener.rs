@@ -35,6 +35,7 @@ use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::socket::TcpSocket;
 use crate::stack::work::Work;
+use crate::zone;
 
 /// A connection that was accepted: its socket, and what that stands for.
 pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
@@ -175,7 +176,7 @@ impl Listener {
 
     /// The address and port that we listen on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.inner.local()
+        zone::show(self.inner.local())
     }
 
     /// Whether it is on IPv6 and leaves connections by IPv4 to others (IPV6_V6ONLY).
@@ -282,6 +283,6 @@ impl Drop for Listener {
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener({})", self.inner.local())
+        write!(f, "Listener({})", self.local_addr())
     }
 }

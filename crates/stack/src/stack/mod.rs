@@ -179,7 +179,9 @@ impl Stack {
     /// zero) neither.
     ///
     /// # Errors
-    /// If no route leads there, the local address is not ours or taken, or no port is left.
+    /// If no route leads there, the local address is not ours or taken, or no port is left. If
+    /// `remote` is a link-local address without a scope id and several interfaces have such
+    /// addresses.
     pub fn connect(
         self: &Arc<Stack>,
         now: Instant,
@@ -231,12 +233,14 @@ impl Stack {
         if !is_unicast(remote.ip()) {
             return Err(SocketError::NetworkUnreachable);
         }
-        if self.interfaces.routes().is_cut_off(remote.ip().to_canonical()) {
+        let (own, peer) = self.interfaces.routes().place_both(local, remote)?;
+        let (own, peer) = (own.map(|ip| ip.to_canonical()), peer.to_canonical());
+        if self.interfaces.routes().is_cut_off(peer) {
             return Err(SocketError::NetworkDown);
         }
         Ok(FlowKey {
-            local: self.choose_source(remote.ip(), local.map(|addr| addr.ip()))?,
-            remote: remote.ip().to_canonical(),
+            local: self.choose_source(peer, own)?,
+            remote: peer,
             local_port: local.map_or(0, |addr| addr.port()),
             remote_port: remote.port(),
         })
@@ -297,7 +301,7 @@ impl Stack {
         }
         let home = self.pollers.next_home();
         let params = self.open_params(&key, iss, options.clone(), home);
-        let interface = self.interfaces.way(self.interfaces.towards(key.remote), home);
+        let interface = self.interfaces.way(self.interfaces.between(key.local, key.remote), home);
         let label = work.flow_label(&key);
         let way = self.way_of(interface, label);
         let cx = work.context_idle();
@@ -323,7 +327,7 @@ impl Stack {
     ) -> OpenParams {
         options.route = self.interfaces.routes().metrics(key.remote);
         options.congestion = options.route.congestion.or(options.congestion);
-        let interface = &self.interfaces.get(self.interfaces.towards(key.remote));
+        let interface = &self.interfaces.get(self.interfaces.between(key.local, key.remote));
         let ip_header_len = if key.local.is_ipv4() { 20 } else { 40 };
         OpenParams {
             local_port: key.local_port,
@@ -377,9 +381,12 @@ impl Stack {
         self.check_up()?;
         let ListenConfig { options, gate, .. } = config;
         gate.as_ref().map_or(Ok(()), GateConfig::check)?;
-        if !local.ip().is_unspecified() && !self.interfaces.routes().may_be_ours(local.ip()) {
+        let routes = self.interfaces.routes();
+        let local = SocketAddr::new(routes.place_own(local, None)?, local.port());
+        if !local.ip().is_unspecified() && !routes.may_be_ours(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
+        drop(routes);
         self.check_address(local.ip())?;
         options.memory_budget.map_or(Ok(()), check_flow)?;
         if options.save_syn {
@@ -448,8 +455,7 @@ impl Stack {
 
     /// Our address for packets to `remote`.
     fn choose_source(&self, remote: IpAddr, wanted: Option<IpAddr>) -> Result<IpAddr, SocketError> {
-        let remote = remote.to_canonical();
-        match wanted.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical()) {
+        match wanted.filter(|ip| !ip.is_unspecified()) {
             Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
                 Err(SocketError::Invalid("the two addresses are of different families"))
             }

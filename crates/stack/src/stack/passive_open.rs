@@ -237,7 +237,7 @@ impl Stack {
         conn: Connection,
     ) -> Result<Arc<Endpoint>, InsertError> {
         let way = self.way_of(
-            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
+            self.interfaces.way(self.interfaces.between(key.local, key.remote), work.home()),
             work.flow_label(key),
         );
         let share = BudgetShare::take(listener.budget()).ok_or(InsertError::OverBudget)?;
@@ -259,7 +259,7 @@ impl Stack {
     ) -> Result<Arc<Endpoint>, InsertError> {
         let params = self.open_params(key, iss, listener.options_for(key.remote), work.home());
         let way = self.way_of(
-            self.interfaces.way(self.interfaces.towards(key.remote), work.home()),
+            self.interfaces.way(self.interfaces.between(key.local, key.remote), work.home()),
             work.flow_label(key),
         );
         let cx = work.context_idle();

@@ -5,7 +5,7 @@
 //! checksum of IPv4 is computed here, and so is an identification of 0 in a packet that may be
 //! fragmented.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use plimsoll_buf::{MAX_CHUNK, Slices};
 use plimsoll_tcp::Instant;
@@ -17,8 +17,9 @@ use crate::error::SocketError;
 use crate::flow::{FlowKey, is_unicast};
 use crate::packet::{ChecksumState, Packet};
 use crate::stack::Stack;
-use crate::stack::ip::output::IpParams;
+use crate::stack::ip::output::{IpParams, to_v6};
 use crate::stack::work::Work;
+use crate::zone;
 
 /// Set in the number by which queueing disciplines know the packets between two hosts. The numbers
 /// of connections and sockets do not come as far.
@@ -90,7 +91,7 @@ impl Stack {
     ) -> Result<(), SocketError> {
         self.check_up()?;
         let mut packet = Packet { csum: ChecksumState::Verified, ..Packet::from(packet) };
-        let checked = self.check_raw(&mut packet)?;
+        let checked = self.check_raw(how, &mut packet)?;
         let interface = self.raw_way(how, &checked.ip)?;
         self.check_way(interface)?;
         let mtu = self.path_mtu(checked.ip.dst, self.interfaces.get(interface));
@@ -118,12 +119,16 @@ impl Stack {
     }
 
     /// Refuses a packet that makes no sense, moves its header into the head, and completes it.
-    fn check_raw(&self, packet: &mut Packet) -> Result<Checked, SocketError> {
+    fn check_raw(&self, how: &RawTransmit, packet: &mut Packet) -> Result<Checked, SocketError> {
         let mut front = [0; ipv4::MAX_HEADER_LEN];
         let have = packet.copy_to(&mut front);
         let checked = match front[..have].first().map(|first| first >> 4) {
             Some(4) => self.check_raw_v4(packet, &mut front[..have])?,
-            Some(6) => check_raw_v6(packet, &front[..have])?,
+            Some(6) => {
+                let mut checked = check_raw_v6(packet, &front[..have])?;
+                self.place_raw(how, packet, &mut checked.ip)?;
+                checked
+            }
             _ => return Err(SocketError::Invalid("the packet is neither IPv4 nor IPv6")),
         };
         let IpParams { src, dst, ttl, .. } = checked.ip;
@@ -141,6 +146,29 @@ impl Stack {
         let key = FlowKey { local: src, remote: dst, local_port: 0, remote_port: 0 };
         packet.flow = RAW_FLOW | key.hash(self.policies.secrets().table_key());
         Ok(checked)
+    }
+
+    /// Puts the addresses of a packet of IPv6 into their zones, if they have one: that of the
+    /// interface, or the only one.
+    fn place_raw(
+        &self,
+        how: &RawTransmit,
+        packet: &mut Packet,
+        ip: &mut IpParams,
+    ) -> Result<(), SocketError> {
+        if !zone::is_scoped(ip.src) && !zone::is_scoped(ip.dst) {
+            return Ok(());
+        }
+        let (src, dst) = (SocketAddr::new(ip.src, 0), SocketAddr::new(ip.dst, 0));
+        let routes = self.interfaces.routes();
+        let by = how.interface.and_then(|by| u8::try_from(by).ok());
+        ip.dst = routes.place_peer(dst, (by, None))?;
+        ip.src = routes.place_own(src, zone::zone_of(ip.dst).or(by))?;
+        // For loopback, where the zones stay in the header.
+        for (at, placed) in [(8, ip.src), (24, ip.dst)] {
+            packet.head[at..at + 16].copy_from_slice(&to_v6(placed).octets());
+        }
+        Ok(())
     }
 
     fn check_raw_v4(&self, packet: &mut Packet, front: &mut [u8]) -> Result<Checked, SocketError> {
@@ -197,7 +225,7 @@ impl Stack {
         let way = match how.interface {
             Some(index) if routes.knows(index) => index as u8,
             Some(_) => return Err(SocketError::Invalid("there is no such interface")),
-            None => match routes.lookup(ip.dst) {
+            None => match routes.lookup_between(ip.src, ip.dst) {
                 Some(way) => way,
                 None if routes.is_cut_off(ip.dst) => return Err(SocketError::NetworkDown),
                 None => return Err(SocketError::NetworkUnreachable),

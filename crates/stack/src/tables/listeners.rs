@@ -21,6 +21,7 @@ use crate::sockets::gate::AttemptCount;
 use crate::sockets::listening::Scope;
 use crate::sockets::summary::SocketSummary;
 use crate::sockets::wakers::WakeList;
+use crate::zone;
 
 #[derive(Default)]
 pub(crate) struct ListenerTable {
@@ -211,7 +212,7 @@ impl ListenerTable {
             let (queued, _, backlog) = listener.lengths();
             SocketSummary {
                 state: None,
-                local: listener.local(),
+                local: zone::show(listener.local()),
                 remote: None,
                 recv_queue: queued,
                 send_queue: backlog,

@@ -37,6 +37,7 @@ use crate::sync::lock;
 use crate::sync::timed::{Timed, TimedGuard};
 use crate::tables::listeners::choose;
 use crate::tables::udp_flows::FlowTable;
+use crate::zone;
 
 /// Which IP versions a socket that is bound to `[::]` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +155,12 @@ impl Entry {
     fn hears(&self, from: SocketAddr, group: IpAddr) -> bool {
         let own = self.local.ip();
         let here = own == group || self.is_wild_for(group);
-        let joined = if group.is_multicast() { self.groups.contains(&group) } else { here };
+        if zone::zone_of(own).is_some_and(|zone| zone::zone_of(group) != Some(zone)) {
+            return false;
+        }
+        // Groups are joined in all zones.
+        let member = || self.groups.contains(&zone::bare(group));
+        let joined = if group.is_multicast() { member() } else { here };
         let connected = self.peer.is_none_or(|peer| peer == from);
         joined && (here || own.is_ipv4() == group.is_ipv4() && group.is_multicast()) && connected
     }
@@ -386,7 +392,7 @@ impl UdpTable {
             return false;
         }
         let ports = self.read();
-        ports.groups.contains_key(&group)
+        ports.groups.contains_key(&zone::bare(group))
             || ports.any_address.values().any(|taker| taker.socket().is_some())
     }
 

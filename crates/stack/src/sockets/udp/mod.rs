@@ -42,6 +42,7 @@ use crate::sockets::udp::receive_queue::{DatagramInfo, ReceiveQueue, Received, c
 use crate::sockets::udp::stream_rate::StreamRate;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
+use crate::zone;
 
 /// It waits for no interface any more.
 const CLOSED: u32 = 1 << MAX_INTERFACES;
@@ -462,8 +463,8 @@ impl UdpEndpoint {
     pub(crate) fn summary(&self) -> UdpSocketSummary {
         let state = lock(&self.state);
         UdpSocketSummary {
-            local: state.local,
-            remote: state.peer,
+            local: zone::show(state.local),
+            remote: state.peer.map(zone::show),
             recv_queue: state.queue.cost(),
             send_queue: self.below.get().0 as usize,
             datagrams: state.queue.len(),

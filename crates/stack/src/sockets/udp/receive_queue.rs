@@ -41,7 +41,8 @@ const MOST_OF_A_TRAIN: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatagramInfo {
-    /// Who sent it. An IPv4 address stays one, also on a socket that is bound to `[::]`.
+    /// Who sent it. An IPv4 address stays one, also on a socket that is bound to `[::]`. A
+    /// link-local address has the scope id of the interface.
     pub from: SocketAddr,
     /// The address that it was sent to.
     pub to: IpAddr,

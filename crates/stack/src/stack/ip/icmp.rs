@@ -27,6 +27,7 @@ use crate::stack::ip::input::{quoted, transport_bytes};
 use crate::stack::ip::output::IpParams;
 use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
+use crate::zone;
 
 /// The longest ICMP error, IP header included (RFC 1812, section 4.3.2.3).
 pub(crate) const MAX_ERROR_V4: usize = 576;
@@ -120,6 +121,7 @@ impl Stack {
                 return;
             }
         };
+        let zone = self.zone_of_quote(arrived);
         let heard = match message {
             Icmpv4Repr::EchoRequest { .. } => {
                 work.count(IpCounter::IcmpInEchos);
@@ -131,7 +133,7 @@ impl Stack {
             }
             Icmpv4Repr::Unreachable { code, next_hop_mtu, packet: quoted } => {
                 work.count(IpCounter::IcmpInDestUnreachs);
-                self.path_report(work, state, quoted, v4_report(code, next_hop_mtu))
+                self.path_report(work, state, (quoted, zone), v4_report(code, next_hop_mtu))
             }
             // A fragment was lost, which says nothing of the path (RFC 1122, section 4.2.3.9).
             Icmpv4Repr::TimeExceeded { code: icmpv4::CODE_REASSEMBLY_TIME, .. } => {
@@ -141,12 +143,12 @@ impl Stack {
             Icmpv4Repr::TimeExceeded { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
                 let report = Told::Error(ConnectionError::HostUnreachable);
-                self.path_report(work, state, quoted, report)
+                self.path_report(work, state, (quoted, zone), report)
             }
             Icmpv4Repr::ParameterProblem { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInParmProbs);
                 let report = Told::Error(ConnectionError::ParameterProblem);
-                self.path_report(work, state, quoted, report)
+                self.path_report(work, state, (quoted, zone), report)
             }
         };
         if heard == Heard::Nobody {
@@ -162,7 +164,7 @@ impl Stack {
         arrived: &Arrived,
     ) {
         work.count(IpCounter::Icmp6InMsgs);
-        let (IpAddr::V6(src), IpAddr::V6(dst)) = (arrived.src, arrived.dst) else { return };
+        let Some((src, dst)) = arrived.wire_ends_v6() else { return };
         let bytes = transport_bytes(packet, arrived);
         let message = match Icmpv6Repr::parse(src, dst, &bytes) {
             Ok(message) => message,
@@ -177,6 +179,7 @@ impl Stack {
                 return;
             }
         };
+        let zone = self.zone_of_quote(arrived);
         let heard = match message {
             Icmpv6Repr::EchoRequest { .. } => {
                 work.count(IpCounter::Icmp6InEchos);
@@ -188,19 +191,19 @@ impl Stack {
             }
             Icmpv6Repr::Unreachable { code, packet: quoted } => {
                 work.count(IpCounter::Icmp6InDestUnreachs);
-                self.path_report(work, state, quoted, Told::Error(v6_error(code)))
+                self.path_report(work, state, (quoted, zone), Told::Error(v6_error(code)))
             }
             Icmpv6Repr::PacketTooBig { mtu, packet: quoted } => {
                 work.count(IpCounter::Icmp6InPktTooBigs);
-                self.path_report(work, state, quoted, Told::TooBig(mtu))
+                self.path_report(work, state, (quoted, zone), Told::TooBig(mtu))
             }
             Icmpv6Repr::TimeExceeded { packet: quoted, .. } => {
                 let report = Told::Error(ConnectionError::HostUnreachable);
-                self.path_report(work, state, quoted, report)
+                self.path_report(work, state, (quoted, zone), report)
             }
             Icmpv6Repr::ParameterProblem { packet: quoted, .. } => {
                 let report = Told::Error(ConnectionError::ParameterProblem);
-                self.path_report(work, state, quoted, report)
+                self.path_report(work, state, (quoted, zone), report)
             }
             // Neighbours are those of devices that carry frames.
             Icmpv6Repr::Ndp(_) => Heard::Nobody,
@@ -233,8 +236,8 @@ impl Stack {
             return;
         }
         let bytes = transport_bytes(packet, arrived);
-        match (arrived.src, arrived.dst) {
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+        match arrived.wire_ends_v6() {
+            Some((src, dst)) => {
                 let Ok(Icmpv6Repr::EchoRequest { ident, seq, data }) =
                     Icmpv6Repr::parse(src, dst, &bytes)
                 else {
@@ -248,7 +251,7 @@ impl Stack {
                     work.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
                 }
             }
-            _ => {
+            None => {
                 let Ok(Icmpv4Repr::EchoRequest { ident, seq, data }) = Icmpv4Repr::parse(&bytes)
                 else {
                     return;
@@ -263,6 +266,13 @@ impl Stack {
         }
     }
 
+    /// The zone of what a message quotes: that of the message itself (RFC 4007, section 9).
+    fn zone_of_quote(&self, arrived: &Arrived) -> u8 {
+        // By loopback the packet says it, and otherwise the interface.
+        let said = zone::zone_of(arrived.dst).or_else(|| zone::zone_of(arrived.src));
+        said.unwrap_or_else(|| self.interfaces.first_way(arrived.interface))
+    }
+
     fn may_echo(&self, work: &mut Work<'_>, errors: IpCounter, data: &[u8]) -> bool {
         if data.len() > MAX_ECHO_DATA {
             work.count(errors);
@@ -273,18 +283,19 @@ impl Stack {
                 || work.allows(self.policies.icmp_limits().echoes()))
     }
 
-    /// Tells the connection that `packet` quotes, if it has that in flight.
+    /// Tells the connection that `packet` quotes, if it has that in flight. `zone` is the zone that
+    /// the quoted addresses are in, if they have one.
     fn path_report(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
-        packet: &[u8],
+        (packet, zone): (&[u8], u8),
         told: Told,
     ) -> Heard {
-        if let Some(quote) = UdpQuote::parse(packet) {
+        if let Some(quote) = UdpQuote::parse(packet, zone) {
             return self.udp_path_report(work, &quote, &told);
         }
-        let quote = Quote::parse(packet);
+        let quote = Quote::parse(packet, zone);
         let found =
             quote.and_then(|quote| Some((quote, self.tables.connections().find(quote.key())?)));
         let Some((quote, endpoint)) = found else {
@@ -331,7 +342,8 @@ impl Stack {
         if self.interfaces.routes().metrics(remote).mtu_lock {
             return false;
         }
-        let interface = self.interfaces.get(self.interfaces.towards(remote));
+        // Our end is in the peer's zone, if that has one.
+        let interface = self.interfaces.get(self.interfaces.between(remote, remote));
         let mut cache = self.policies.learn_mtu();
         let learnt = cache.get(remote, work.now).map_or(u16::MAX, |(mtu, _)| mtu);
         if mtu <= learnt.min(interface.mtu()) {
@@ -397,7 +409,7 @@ impl Stack {
                 let code = if in_transit { 0 } else { icmpv6::CODE_REASSEMBLY_TIME };
                 let message = Icmpv6Repr::TimeExceeded { code, packet: &quote };
                 let mut out = vec![0; message.len()];
-                message.emit(from, src, &mut out);
+                message.emit(zone::bare_v6(from), zone::bare_v6(src), &mut out);
                 let counters = (IpCounter::Icmp6OutMsgs, IpCounter::Icmp6OutTimeExcds);
                 work.answer_as(own, arrived, &out, counters);
             }
@@ -452,7 +464,7 @@ impl Work<'_> {
     }
 
     fn send_v6_error(&mut self, arrived: &Arrived, error: &Icmpv6Repr<'_>, counter: IpCounter) {
-        let (IpAddr::V6(src), IpAddr::V6(dst)) = (arrived.src, arrived.dst) else { return };
+        let Some((src, dst)) = arrived.wire_ends_v6() else { return };
         let mut out = vec![0; error.len()];
         error.emit(dst, src, &mut out);
         self.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);

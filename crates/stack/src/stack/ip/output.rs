@@ -12,6 +12,7 @@ use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::{CHECKSUM_OFFSET, MAX_HEADER_LEN, TcpFlags, TcpRepr};
 
 use crate::flow::FlowKey;
+use crate::interfaces::interface::Interface;
 use crate::interfaces::tx_path::discards;
 use crate::offload::checksum::pseudo_tail;
 use crate::packet::{Charge, ChecksumState, CompletionSink, Gso, Packet};
@@ -21,6 +22,7 @@ use crate::sockets::md5;
 use crate::sockets::udp::UdpEndpoint;
 use crate::stack::ip::sender::Sender;
 use crate::stack::work::Work;
+use crate::zone;
 
 /// What goes into an IP header beside lengths and identification.
 #[derive(Clone, Copy)]
@@ -104,7 +106,8 @@ impl Work<'_> {
             may_fragment: false,
         };
         let packet = self.tcp_packet(&ip, repr, Slices::new(), md5_key);
-        let Some(interface) = self.stack.interfaces.routes().lookup(key.remote) else { return };
+        let way = self.stack.interfaces.routes().lookup_between(key.local, key.remote);
+        let Some(interface) = way else { return };
         self.tcp().bump(Counter::OutSegs);
         if repr.flags.contains(TcpFlags::RST) {
             self.tcp().bump(Counter::OutRsts);
@@ -150,6 +153,7 @@ impl Work<'_> {
         let mut header = [0; ipv6::HEADER_LEN + MAX_HEADER_LEN];
         let at = self.emit_ip(ip, repr.header_len() + payload_len, &mut header);
         let end = at + repr.emit(&mut header[at..]);
+        zone::leave(&mut header);
         header[..end].to_vec()
     }
 
@@ -186,7 +190,8 @@ impl Work<'_> {
     /// Queues an ICMP message, complete with its checksum: as one packet, or in fragments if it is
     /// longer than its path carries.
     pub(crate) fn send_message(&mut self, ip: &IpParams, message: &[u8]) -> bool {
-        let Some(interface) = self.stack.interfaces.routes().lookup(ip.dst) else { return false };
+        let way = self.stack.interfaces.routes().lookup_between(ip.src, ip.dst);
+        let Some(interface) = way else { return false };
         let mut header = [0; ipv6::HEADER_LEN];
         let len = self.emit_ip(ip, message.len(), &mut header);
         let payload = self.stack.pollers.pool(self.home()).copy_from(message).into();
@@ -221,11 +226,15 @@ impl Work<'_> {
     pub(crate) fn hand_down(
         &self,
         interface: u8,
-        packet: Packet,
+        mut packet: Packet,
         waiter: Option<&Arc<UdpEndpoint>>,
     ) -> bool {
         let (is_v4, len) = (is_v4(&packet), packet.len());
-        let offered = self.stack.interfaces.get(interface).tx().offer(self.now, packet, waiter);
+        let to = self.stack.interfaces.get(interface);
+        if !is_v4 {
+            leave_zone(to, &mut packet);
+        }
+        let offered = to.tx().offer(self.now, packet, waiter);
         self.count_octets(is_v4, len);
         match offered {
             Ok(()) => self.note_queued(interface),
@@ -243,11 +252,15 @@ impl Work<'_> {
     fn offer(
         &self,
         interface: u8,
-        packet: Packet,
+        mut packet: Packet,
         waiter: Option<&Arc<Endpoint>>,
     ) -> Result<(), Packet> {
         let (is_v4, len) = (is_v4(&packet), packet.len());
-        self.stack.interfaces.get(interface).tx().offer(self.now, packet, waiter)?;
+        let to = self.stack.interfaces.get(interface);
+        if !is_v4 {
+            leave_zone(to, &mut packet);
+        }
+        to.tx().offer(self.now, packet, waiter)?;
         self.count_sent(is_v4, len);
         self.note_queued(interface);
         Ok(())
@@ -272,6 +285,15 @@ impl Work<'_> {
 
 fn is_v4(packet: &Packet) -> bool {
     packet.head.first().is_some_and(|first| first >> 4 == 4)
+}
+
+/// Takes the zones out of the addresses of an IPv6 packet, unless it stays in the stack: loopback
+/// is not the interface that its addresses are of.
+#[inline]
+fn leave_zone(to: &Interface, packet: &mut Packet) {
+    if !to.is_loopback() {
+        zone::leave(&mut packet.head);
+    }
 }
 
 pub(crate) fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
@@ -312,8 +334,8 @@ pub(crate) fn pseudo_header(ip: &IpParams, len: usize) -> Sum {
         }
         (src, dst) => {
             let mut bytes = [0; 40];
-            bytes[..16].copy_from_slice(&to_v6(src).octets());
-            bytes[16..32].copy_from_slice(&to_v6(dst).octets());
+            bytes[..16].copy_from_slice(&zone::bare_v6(to_v6(src)).octets());
+            bytes[16..32].copy_from_slice(&zone::bare_v6(to_v6(dst)).octets());
             bytes[32..].copy_from_slice(&pseudo_tail(ip.protocol, len));
             checksum::sum(&bytes)
         }

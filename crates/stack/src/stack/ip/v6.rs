@@ -2,7 +2,7 @@
 //!
 //! Addresses of the form `::ffff:a.b.c.d` stand for IPv4 within a program and have no business on
 //! the wire: a packet with one is dropped, lest a program take its sender for an IPv4 host or for
-//! loopback.
+//! loopback. Link-local addresses are taken into the zone of the interface (RFC 4007, section 9).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -19,6 +19,7 @@ use crate::stack::Stack;
 use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::tables::reassembly::{FirstFragment, FragmentKey, Outcome};
+use crate::zone;
 
 impl Stack {
     pub(crate) fn ipv6_input(
@@ -37,6 +38,44 @@ impl Stack {
             work.count(IpCounter::Ip6InHdrErrors);
             return;
         }
+        if zone::is_scoped_v6(&repr.src) || zone::is_scoped_v6(&repr.dst) {
+            return match self.in_zone(interface, packet, &repr) {
+                Some(repr) => self.ipv6_whole(work, state, interface, packet, &repr),
+                None => work.count(IpCounter::Ip6InAddrErrors),
+            };
+        }
+        self.ipv6_whole(work, state, interface, packet, &repr);
+    }
+
+    /// The header of a packet whose addresses have a zone, with the zone in them: that of the
+    /// interface. `None` if the packet names one itself.
+    #[cold]
+    fn in_zone(
+        &self,
+        interface: &Interface,
+        packet: &mut Packet,
+        repr: &Ipv6Repr,
+    ) -> Option<Ipv6Repr> {
+        if interface.is_loopback() {
+            // It comes from this stack, which has left the zone in it.
+            packet.pull_headers(HEADER_LEN);
+            zone::leave(&mut packet.head);
+            return Some(*repr);
+        }
+        let zone = self.interfaces.first_way(interface.index());
+        let (src, dst) = (zone::enter(repr.src, zone)?, zone::enter(repr.dst, zone)?);
+        Some(Ipv6Repr { src, dst, ..*repr })
+    }
+
+    /// Takes a packet with the header `repr`, whose addresses are in their zones.
+    fn ipv6_whole(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        interface: &Interface,
+        packet: &mut Packet,
+        repr: &Ipv6Repr,
+    ) {
         let (src, dst) = (IpAddr::V6(repr.src), IpAddr::V6(repr.dst));
         let routes = self.interfaces.routes();
         if !self.accepts(&routes, src, dst, interface) {
@@ -59,7 +98,7 @@ impl Stack {
         };
         let simple = matches!(repr.next_header, protocol::TCP | protocol::ICMPV6 | protocol::UDP);
         if !simple {
-            return self.ipv6_chain(work, state, interface, packet, (&repr, arrived));
+            return self.ipv6_chain(work, state, interface, packet, (repr, arrived));
         }
         if self.ends_here(work, &arrived) {
             return self.end_here(work, packet, &arrived, true);
@@ -159,12 +198,13 @@ impl Stack {
                 };
                 let mut bytes = vec![0; HEADER_LEN];
                 whole.emit(&mut bytes);
+                zone::leave(&mut bytes);
                 bytes.extend_from_slice(&payload);
                 let payload = self.pollers.pool(work.home()).copy_from(&bytes).into();
                 let csum = ChecksumState::Unverified;
                 let mut packet = Packet { payload, csum, ..Packet::new() };
                 let interface = self.interfaces.get(first.interface);
-                self.ipv6_input(work, state, interface, &mut packet);
+                self.ipv6_whole(work, state, interface, &mut packet, &whole);
             }
             Outcome::Complete(..) => work.count(IpCounter::Ip6ReasmFails),
         }

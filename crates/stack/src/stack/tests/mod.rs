@@ -45,3 +45,4 @@ mod udp_path;
 mod unhandled;
 mod waiting;
 mod wakeups;
+mod zones;

@@ -21,6 +21,7 @@ use crate::stack::Stack;
 use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::tables::udp::Found;
+use crate::zone;
 
 /// The counters of UDP over one IP version.
 pub(crate) struct UdpCounters {
@@ -64,6 +65,8 @@ pub(crate) fn counters_of(peer: SocketAddr) -> &'static UdpCounters {
 /// A datagram, or several of one length that arrived as one.
 struct Datagram {
     info: DatagramInfo,
+    /// Sender and destination as the tables have them.
+    from: SocketAddr,
     to: SocketAddr,
     payload: Slices,
     stride: Option<usize>,
@@ -143,8 +146,8 @@ impl Stack {
         (data_at, len): (usize, usize),
     ) -> Datagram {
         let info = DatagramInfo {
-            from,
-            to: to.ip(),
+            from: zone::show(from),
+            to: zone::bare(to.ip()),
             to_port: to.port(),
             tos: arrived.tos,
             ttl: arrived.ttl,
@@ -160,7 +163,7 @@ impl Stack {
             payload.advance(data_at.min(payload.len()));
         }
         payload.truncate(len);
-        Datagram { info, to, payload, stride }
+        Datagram { info, from, to, payload, stride }
     }
 
     #[inline]
@@ -204,7 +207,7 @@ impl Stack {
 
     /// Gives a datagram that is for a group to everybody who is in it.
     fn deliver_to_all(&self, work: &mut Work<'_>, state: &mut PollState, datagram: &Datagram) {
-        let all = self.tables.udp().find_all(datagram.info.from, datagram.to);
+        let all = self.tables.udp().find_all(datagram.from, datagram.to);
         if all.is_empty() {
             return work.count(counters_of(datagram.info.from).no_ports);
         }

@@ -20,6 +20,7 @@ use crate::stack::Stack;
 use crate::stack::udp::socket::UdpSocket;
 use crate::stack::work::Work;
 use crate::tables::udp::{AnyAddress, Sharing, Versions};
+use crate::zone;
 
 impl Stack {
     /// Binds a UDP socket to `local`. Port 0 takes a free one; the unspecified address takes what
@@ -64,9 +65,9 @@ impl Stack {
         sharing: Sharing,
     ) -> Result<Arc<UdpSocket>, SocketError> {
         self.check_up()?;
-        let local = SocketAddr::new(local.ip().to_canonical(), local.port());
-        let ip = local.ip();
         let routes = self.interfaces.routes();
+        let ip = routes.place_own(local, None)?.to_canonical();
+        let local = SocketAddr::new(ip, local.port());
         let group = ip.is_multicast() || routes.is_broadcast(ip);
         if !ip.is_unspecified() && !group && !routes.may_be_ours(ip) {
             return Err(SocketError::AddrNotAvailable);
@@ -173,11 +174,13 @@ impl Stack {
                 return Err(SocketError::Invalid("a socket for any address takes no peer"));
             }
         }
-        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         if remote.port() == 0 {
             return Err(SocketError::AddrNotAvailable);
         }
         let routes = self.interfaces.routes();
+        let by = endpoint.options().multicast_interface.filter(|_| remote.ip().is_multicast());
+        let to = routes.place_peer(remote, (zone::zone_of(asked), by))?;
+        let remote = SocketAddr::new(to.to_canonical(), remote.port());
         if routes.is_cut_off(remote.ip()) {
             return Err(SocketError::NetworkDown);
         }

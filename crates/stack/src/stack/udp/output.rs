@@ -21,6 +21,7 @@ use crate::stack::Stack;
 use crate::stack::ip::output::{IpParams, pseudo_header};
 use crate::stack::udp::input::counters_of;
 use crate::stack::work::Work;
+use crate::zone;
 
 /// Where a datagram goes and how, as far as the socket does not say so. The default asks for
 /// nothing, and is right for a connected socket.
@@ -120,6 +121,19 @@ impl Stack {
         if sent { Ok(payload.len()) } else { Err(SocketError::WouldBlock) }
     }
 
+    /// The destination of a datagram, in the zone that it, the socket's address, or the socket's
+    /// interface for groups says.
+    #[inline]
+    fn placed(&self, to: SocketAddr, view: &SendView) -> Result<SocketAddr, SocketError> {
+        if !zone::is_scoped(to.ip()) {
+            return Ok(to);
+        }
+        let by = view.options.multicast_interface.filter(|_| to.ip().is_multicast());
+        let near = zone::zone_of(view.local.ip());
+        let ip = self.interfaces.routes().place_peer(to, (near, by))?;
+        Ok(SocketAddr::new(ip, to.port()))
+    }
+
     /// Finds the way of a datagram, and refuses one that cannot leave.
     #[inline]
     fn leaving(
@@ -132,7 +146,7 @@ impl Stack {
         self.check_up()?;
         let SendView { local, peer, options, .. } = view;
         let remote = match how.to {
-            Some(to) => destination(to),
+            Some(to) => self.placed(destination(to), view)?,
             None => peer.ok_or(SocketError::DestinationRequired)?,
         };
         if remote.port() == 0 {
@@ -150,12 +164,18 @@ impl Stack {
         }
         let bound = Some(local.ip()).filter(|ip| !ip.is_unspecified());
         let group = remote.ip().is_multicast();
-        let interface = match options.multicast_interface.filter(|_| group) {
+        // A scope id goes first.
+        let zone = zone::zone_of(remote.ip());
+        let by = |&by: &u8| group && zone.is_none_or(|zone| zone == by);
+        let by = options.multicast_interface.filter(by);
+        let interface = match by {
             Some(interface) => interface,
-            None => way(routes, remote.ip())?,
+            None => way(routes, local.ip(), remote.ip())?,
         };
-        let wanted = how.from.map(|ip| ip.to_canonical()).or(bound);
-        let source = match (wanted, options.multicast_interface.filter(|_| group)) {
+        let from = how.from.map(|ip| SocketAddr::new(ip.to_canonical(), 0));
+        let from = from.map(|from| routes.place_own(from, zone)).transpose()?;
+        let wanted = from.or(bound);
+        let source = match (wanted, by) {
             (None, Some(interface)) => address_of(routes, interface, remote.ip())?,
             (wanted, _) => source(routes, wanted, remote.ip())?,
         };
@@ -204,9 +224,9 @@ fn longest_whole(
     }
 }
 
-/// The interface that datagrams to `remote` leave by.
-fn way(routes: &RouteTable, remote: IpAddr) -> Result<u8, SocketError> {
-    match routes.lookup(remote) {
+/// The interface that datagrams from `local` to `remote` leave by.
+fn way(routes: &RouteTable, local: IpAddr, remote: IpAddr) -> Result<u8, SocketError> {
+    match routes.lookup_between(local, remote) {
         Some(interface) => Ok(interface),
         None if routes.is_cut_off(remote) => Err(SocketError::NetworkDown),
         None => Err(SocketError::NetworkUnreachable),
@@ -217,7 +237,8 @@ fn way(routes: &RouteTable, remote: IpAddr) -> Result<u8, SocketError> {
 fn address_of(routes: &RouteTable, interface: u8, remote: IpAddr) -> Result<IpAddr, SocketError> {
     let there = routes.addresses_of(interface);
     let mut same = there.iter().filter(|(ip, _)| ip.is_ipv4() == remote.is_ipv4());
-    same.next().map(|&(ip, _)| ip).ok_or(SocketError::AddrNotAvailable)
+    let own = same.next().map(|&(ip, _)| zone::within(ip, interface));
+    own.ok_or(SocketError::AddrNotAvailable)
 }
 
 /// Our address for datagrams to `remote`, to which there is a way: `wanted`, or as the routes say.
@@ -274,7 +295,11 @@ fn destination(to: SocketAddr) -> SocketAddr {
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    SocketAddr::new(ip, to.port())
+    match to {
+        // It may have a scope id.
+        SocketAddr::V6(_) if ip == to.ip() => to,
+        _ => SocketAddr::new(ip, to.port()),
+    }
 }
 
 /// Payload bytes of each of several datagrams, if there are several.

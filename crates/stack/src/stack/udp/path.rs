@@ -1,5 +1,7 @@
 //! What routers and peers say about datagrams of ours (RFC 1122, section 4.1.3.3).
 
+use std::net::SocketAddr;
+
 use plimsoll_tcp::{ConnectionError, PathMtuDiscovery};
 
 use crate::error::SocketError;
@@ -28,9 +30,10 @@ impl Stack {
         let routes = self.interfaces.routes();
         let ours = !routes.takes_any_address() || routes.is_ours(key.local);
         drop(routes);
-        let remote = key.remote_addr();
-        let hash = || self.hash_of_datagram(remote, key.local_addr());
-        let found = self.tables.udp().find(remote, key.local_addr(), ours, hash);
+        let remote = SocketAddr::new(key.remote, key.remote_port);
+        let local = SocketAddr::new(key.local, key.local_port);
+        let hash = || self.hash_of_datagram(remote, local);
+        let found = self.tables.udp().find(remote, local, ours, hash);
         let Found::Socket(endpoint) = found else {
             let v4 = key.remote.is_ipv4();
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };

@@ -17,6 +17,7 @@ use crate::sockets::wakers::{Interest, WaitKey};
 use crate::stack::Stack;
 use crate::stack::udp::input::counters_of;
 use crate::stack::udp::output::{Payload, UdpTransmit};
+use crate::zone;
 
 /// A UDP socket that an application holds. No call blocks.
 ///
@@ -209,12 +210,12 @@ impl UdpSocket {
     /// Our address and port. The address is unspecified as long as the socket is bound to none and
     /// is not connected; the port is 0 if the socket is for every port.
     pub fn local_addr(&self) -> SocketAddr {
-        self.endpoint.local()
+        zone::show(self.endpoint.local())
     }
 
     /// The peer, if it is connected.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.endpoint.peer()
+        self.endpoint.peer().map(zone::show)
     }
 
     /// The stack that it is of.
