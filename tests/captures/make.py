@@ -164,6 +164,7 @@ def scenarios():
     yield from defects()
     yield from connections()
     yield from sizes()
+    yield from other_stacks()
 
 
 def real_programs():
@@ -274,6 +275,14 @@ def sizes():
     )
     yield programs(
         "path-mtu-reported-40ms", answer, 2, path=far(40, small + " --reports"), packets=120
+    )
+
+
+def other_stacks():
+    """What other stacks than Linux do, made by the path as Linux does not do it."""
+    # With the 40 ms by which Linux delays an ACK they are 250, as of lwIP.
+    yield programs(
+        "acks-250ms-late-40ms", PIECES, 12, path=far(40, "--late-acks 210"), ends="client"
     )
 
 

@@ -2,6 +2,7 @@
 
     path.py NEAR FAR [--delay MS] [--loss SHARE] [--rate BITS/S --queue BYTES] [--offloads]
             [--lose-syns COUNT] [--lose-syn-acks COUNT] [--largest BYTES [--reports]]
+            [--late-acks MS]
 
 A TUN device `path0` appears in each of the two namespaces, and every packet that one of them sends
 comes out of the other after the delay. With --offloads the devices take super-segments, as network
@@ -12,10 +13,11 @@ The kernel's netem does the same where it is built in. This needs /dev/net/tun o
 """
 
 import argparse
-import collections
 import contextlib
 import ctypes
 import fcntl
+import heapq
+import itertools
 import os
 import random
 import select
@@ -81,13 +83,22 @@ def too_large(packet, mtu):
     return ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:] + body
 
 
+def is_ack_alone(packet):
+    """Whether a packet of IPv4 is an ACK without data, and no SYN, FIN or reset."""
+    if len(packet) < 40 or packet[0] != 0x45 or packet[9] != socket.IPPROTO_TCP:
+        return False
+    return packet[33] == ACK and len(packet) == 20 + (packet[32] >> 4) * 4
+
+
 class Direction:
     """What is on its way from one device to the other."""
 
-    def __init__(self, source, sink, seed, args):
-        self.source, self.sink, self.args = source, sink, args
+    def __init__(self, source, sink, seed, args, late_acks=0):
+        self.source, self.sink, self.args, self.late_acks = source, sink, args, late_acks
         self.random = random.Random(seed)
-        self.under_way = collections.deque()
+        # When each packet is due, how many were taken before it, and the packet.
+        self.under_way = []
+        self.numbers = itertools.count()
         # When the link will have sent what it has taken.
         self.free_at = 0.0
         # How many segments with these of the flags SYN and ACK are still to be lost.
@@ -111,7 +122,14 @@ class Direction:
                     continue
                 leaves = max(now, self.free_at) + len(packet) * 8 / self.args.rate
                 self.free_at = leaves
-            self.under_way.append((leaves + self.args.delay / 1000, packet))
+            due = leaves + self.args.delay / 1000
+            if self.late_acks and is_ack_alone(packet):
+                due += self.late_acks / 1000
+            elif self.late_acks:
+                # It acknowledges as much as those that are late.
+                self.under_way = [each for each in self.under_way if not is_ack_alone(each[2])]
+                heapq.heapify(self.under_way)
+            heapq.heappush(self.under_way, (due, next(self.numbers), packet))
 
     def is_named(self, packet):
         """Whether a packet is one of the SYNs or SYN-ACKs that are to be lost."""
@@ -136,7 +154,7 @@ class Direction:
         """Delivers what is due, and says when the next packet will be."""
         while self.under_way and self.under_way[0][0] <= now:
             try:
-                os.write(self.sink, self.under_way.popleft()[1])
+                os.write(self.sink, heapq.heappop(self.under_way)[2])
             except OSError:
                 # The device is down, or does not take the packet: it is lost.
                 continue
@@ -148,7 +166,7 @@ def run(args):
     # Other work on the machine must not become a delay of the path.
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    directions = [Direction(near, far, 1, args), Direction(far, near, 2, args)]
+    directions = [Direction(near, far, 1, args), Direction(far, near, 2, args, args.late_acks)]
     print("ready", flush=True)
     while True:
         now = time.monotonic()
@@ -175,6 +193,7 @@ def main():
     parser.add_argument("--lose-syn-acks", type=int, default=0, help="the first ones")
     parser.add_argument("--largest", type=int, default=0, help="bytes of a packet that passes")
     parser.add_argument("--reports", action="store_true", help="ICMP errors for larger ones")
+    parser.add_argument("--late-acks", type=float, default=0, help="of FAR, in ms: those without data")
     parser.add_argument("--offloads", action="store_true")
     run(parser.parse_args())
 

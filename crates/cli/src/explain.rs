@@ -37,16 +37,25 @@ pub(crate) struct ExplainArgs {
     /// What follows within this time could have come along; a bare number is milliseconds
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = units::delay)]
     pub soon: Duration,
+    /// The longest time by which a receiver delays ACKs; TCP allows half a second, Linux takes 40
+    /// to 200 ms
+    #[arg(long, value_name = "TIME", default_value = "500", value_parser = units::delay)]
+    pub longest_delay: Duration,
     /// Flows that are kept at once; of others only sums are
     #[arg(long, value_name = "COUNT", default_value_t = 16384,
           value_parser = |text: &str| units::whole(text, 1_u32, 1_000_000))]
     pub most_flows: u32,
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Runs it.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let options = Options {
-        soon: u64::try_from(args.soon.as_nanos()).unwrap_or(u64::MAX),
+        soon: nanos(args.soon),
+        stall_most: nanos(args.longest_delay),
         most_flows: args.most_flows as usize,
         ..Options::default()
     };

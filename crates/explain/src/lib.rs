@@ -95,9 +95,10 @@ pub struct Options {
     pub soon: u64,
     /// ACKs within this time could have been one, sent when their batch was worked off.
     pub batch: u64,
-    /// The shortest and the longest time by which ACKs are delayed.
+    /// The shortest time by which ACKs are delayed.
     pub stall_least: u64,
-    /// See `stall_least`.
+    /// The longest such time. Receivers must not delay ACKs for more than half a second (RFC 9293,
+    /// section 3.8.6.3).
     pub stall_most: u64,
     /// Flows that are kept at once.
     pub most_flows: usize,
@@ -112,7 +113,7 @@ impl Default for Options {
             soon: 1_000_000,
             batch: 200_000,
             stall_least: 30_000_000,
-            stall_most: 210_000_000,
+            stall_most: 500_000_000,
             most_flows: 16_384,
             least_count: 2,
         }

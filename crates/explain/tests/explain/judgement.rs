@@ -61,13 +61,26 @@ fn write_write_read((behind, beyond): (u64, u64), delay: u64, handshake: bool) -
 fn stalls_are_found_on_short_and_long_paths_from_both_sides() {
     for rtt in [0, 1, 5, 15, 20, 50, 100] {
         for paths in [(0, rtt), (rtt, 0), (rtt / 2, rtt - rtt / 2)] {
-            for (delay, handshake) in [(40, true), (200, true), (40, false), (200, false)] {
+            let delays = [40, 200, 211, 250, 300, 490].map(|delay| [(delay, true), (delay, false)]);
+            for (delay, handshake) in delays.into_iter().flatten() {
                 let report = write_write_read(paths, delay, handshake).report();
                 let what = format!("{paths:?} {delay} {handshake}: {:?}", kinds(&report));
                 assert_eq!(kinds(&report)[0], "nagle_delayed_ack_stall", "{what}");
                 assert!(findings(&report)[0].count >= 18, "{what}");
             }
         }
+    }
+}
+
+/// No receiver may delay an ACK longer than half a second (RFC 9293, section 3.8.6.3), unless
+/// somebody says that it does.
+#[test]
+fn the_longest_delay_of_an_ack_is_an_option() {
+    for (most, found) in [(500, false), (600, true)] {
+        let talk = write_write_read((0, 20), 550, true);
+        let options = Options { stall_most: most * 1_000_000, ..Options::default() };
+        let report = explain(&talk.file[..], &options).unwrap();
+        assert_eq!(kinds(&report).contains(&"nagle_delayed_ack_stall"), found, "{most}");
     }
 }
 
