@@ -26,10 +26,12 @@ impl Connection {
         }
         let idle = cx.now.nanos_since(self.keepalive.last_rx);
         let keep_idle = Keepalive::idle(&self.options, cx.config);
-        if self.snd.has_unacked() || idle < keep_idle {
-            // Retransmission watches the peer, or it spoke meanwhile.
+        // Retransmission watches the peer, or the probes of its closed window do: what was never
+        // sent counts as well (as on Linux).
+        let watched = !self.snd.is_drained();
+        if watched || idle < keep_idle {
             let due = (self.keepalive.last_rx + keep_idle).max(cx.now + Nanos::from_millis(1));
-            let due = if self.snd.has_unacked() { cx.now + keep_idle } else { due };
+            let due = if watched { cx.now + keep_idle } else { due };
             self.timers.arm(Timer::Keepalive, due);
             return;
         }
