@@ -92,7 +92,7 @@ pub use event::{ConnectionError, Ending, Events, ReadError, WriteError};
 pub use handshake::fast_open_client::{FastOpen, FastOpenOutcome};
 pub use handshake::fast_open_server::FastOpenAnswer;
 pub use handshake::isn::initial_sequence_number;
-pub use handshake::syn_cookie::{cookie_mss_index, cookie_syn_ack};
+pub use handshake::syn_cookie::{cookie_datum, cookie_syn_ack};
 pub use info::Info;
 pub use mtu::PathEvent;
 pub use open_params::OpenParams;

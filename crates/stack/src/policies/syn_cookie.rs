@@ -97,11 +97,11 @@ mod tests {
         let cookie = make(&secrets, &key(), now, irs, 3);
         let other = FlowKey { remote_port: 6, ..key() };
         assert_ne!(make(&secrets, &other, now, irs, 3), cookie);
-        // One guess in 2^22 finds an MSS; these do not.
-        assert_eq!(check(&secrets, &other, now, irs, cookie).filter(|&data| data < 4), None);
+        // One guess in 2^21 finds a datum; these do not.
+        assert_eq!(check(&secrets, &other, now, irs, cookie).filter(|&data| data < 8), None);
         let others = Secrets::new([8; 32], 0);
-        assert_eq!(check(&others, &key(), now, irs, cookie).filter(|&data| data < 4), None);
+        assert_eq!(check(&others, &key(), now, irs, cookie).filter(|&data| data < 8), None);
         let shifted = check(&secrets, &key(), now, irs + 5, cookie);
-        assert_eq!(shifted.filter(|&data| data < 4), None);
+        assert_eq!(shifted.filter(|&data| data < 8), None);
     }
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{
-    Connection, Counter, FastOpenAnswer, Segment, cookie_mss_index, cookie_syn_ack,
-};
+use plimsoll_tcp::{Connection, Counter, FastOpenAnswer, Segment, cookie_datum, cookie_syn_ack};
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
@@ -120,8 +118,8 @@ impl Stack {
     ) {
         let options = listener.options_for_cookie(work.now, key.remote);
         let mut params = self.open_params(key, SeqNum(0), options, work.home());
-        let index = cookie_mss_index(params.ip_header_len, syn.repr.options.syn().mss);
-        params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, index);
+        let datum = cookie_datum(&work.context_idle(), &params, syn);
+        params.iss = syn_cookie::make(self.policies.secrets(), key, work.now, syn.repr.seq, datum);
         let made = work.contain_making(|work| {
             at_cookie();
             cookie_syn_ack(&work.context_idle(), &params, syn)
@@ -150,8 +148,8 @@ impl Stack {
         let params = self.open_params(key, cookie, listener.options_for(key.remote), work.home());
         let opened = work.contain_making(|work| {
             at_cookie();
-            said.and_then(|index| {
-                Connection::accept_cookie(&work.context_idle(), params, &ack, index)
+            said.and_then(|datum| {
+                Connection::accept_cookie(&work.context_idle(), params, &ack, datum)
             })
         });
         let Some(opened) = opened else {

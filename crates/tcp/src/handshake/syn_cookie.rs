@@ -1,9 +1,14 @@
 //! SYN cookies: opening without remembering the SYN, as Linux does it.
 //!
 //! The initial sequence number of the SYN-ACK is a cookie, which the caller makes and checks, since
-//! it has the secret; it says the peer's MSS, rounded down to one of four. Everything else that the
-//! SYN offered goes into the low bits of TSval, and comes back in the TSecr of the ACK. To a peer
-//! without timestamps nothing but the MSS is offered.
+//! it has the secret; it says the peer's MSS, rounded down to one of four, and whether the SYN-ACK
+//! has timestamps. Everything else that the SYN offered goes into the low bits of TSval, and comes
+//! back in the TSecr of the ACK. To a peer without timestamps nothing but the MSS is offered.
+//!
+//! The window of the SYN-ACK is counted in segments, which are shorter with timestamps. A peer may
+//! leave the timestamps out of its ACK although it asked for them. The right edge that it was shown
+//! must not move left for that (RFC 9293, section 3.8.6), so that the cookie says how it was
+//! counted.
 //!
 //! Nothing sends the SYN-ACK again; a peer that misses it sends its SYN again.
 
@@ -37,13 +42,24 @@ const ECN: u32 = 1 << 5;
 /// All of these.
 const BITS: u32 = 0x3f;
 
+/// Of what a cookie says: the SYN-ACK has timestamps, for which its window was counted.
+const STAMPED: u8 = 4;
+
 fn table(ip_header_len: u16) -> [u16; 4] {
     if ip_header_len >= 40 { MSS_V6 } else { MSS_V4 }
 }
 
+/// What the cookie that answers `syn` says. `params` are those of
+/// [`cookie_syn_ack`](cookie_syn_ack()), whose cookie need not be known yet.
+pub fn cookie_datum(cx: &Context, params: &OpenParams, syn: &Segment) -> u8 {
+    let stamped = Offered::of_syn(syn, cx.config, params).stamps.is_some();
+    let index = mss_index(params.ip_header_len, syn.repr.options.syn().mss);
+    if stamped { index | STAMPED } else { index }
+}
+
 /// Which MSS a cookie is to say, for a peer that announced `mss` behind an IP header of
 /// `ip_header_len` bytes.
-pub fn cookie_mss_index(ip_header_len: u16, mss: Option<u16>) -> u8 {
+fn mss_index(ip_header_len: u16, mss: Option<u16>) -> u8 {
     let table = table(ip_header_len);
     let fits = table.iter().rposition(|&known| mss.is_some_and(|mss| known <= mss));
     fits.unwrap_or(0) as u8
@@ -161,15 +177,15 @@ fn is_counting(ack: &Segment) -> bool {
 
 impl Connection {
     /// The connection that `ack` completes, in SYN-RECEIVED: `ack` is still to be handled. The
-    /// cookie, which is the initial sequence number of `params`, was found to be good and says the
-    /// MSS `mss_index`. `None` if what came back with it cannot be.
+    /// cookie, which is the initial sequence number of `params`, was found to be good and says
+    /// `datum` ([`cookie_datum`]). `None` if what came back with it cannot be.
     pub fn accept_cookie(
         cx: &Context,
         params: OpenParams,
         ack: &Segment,
-        mss_index: u8,
+        datum: u8,
     ) -> Option<Connection> {
-        let mss = *table(params.ip_header_len).get(usize::from(mss_index))?;
+        let mss = *table(params.ip_header_len).get(usize::from(datum & !STAMPED))?;
         let offered = Offered::of_ack(ack, cx.config, &params)?;
         let asked = syn_flags(offered.ecn);
         let repr = TcpRepr {
@@ -189,6 +205,9 @@ impl Connection {
         };
         let syn = Segment { repr, payload: Slices::new(), segs: 1, ecn: Ecn::NotEct };
         let mut conn = Connection::accept(cx, params, &syn);
+        if datum & STAMPED != 0 && !conn.ts.enabled {
+            conn.rcv.count_timestamps(&conn.options);
+        }
         conn.pending.syn = false;
         conn.snd.on_syn_sent();
         conn.debug_invariants();

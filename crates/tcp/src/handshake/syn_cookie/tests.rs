@@ -62,15 +62,15 @@ fn open(config: &Config, options: TcpOptions, delay: Duration) -> (TcpRepr, Conn
     let below = Below::default();
     let now = Instant::from_millis(1_000_000);
     let cx = Context { now, below, config, counters: &counters };
-    let mss = cookie_mss_index(20, options.syn().mss);
     let syn = segment(IRS, 0, TcpFlags::SYN | syn_flags(Mode::Classic), options);
+    let datum = cookie_datum(&cx, &params(20), &syn);
     let answer = cookie_syn_ack(&cx, &params(20), &syn);
     assert_eq!((answer.seq, answer.ack), (COOKIE, IRS + 1));
     let stamps = answer.options.timestamps.map(|t| Timestamps { val: 78, ecr: t.val });
     let options = TcpOptions { timestamps: stamps, ..TcpOptions::default() };
     let mut ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, options);
     let cx = Context { now: now + delay, ..cx };
-    let mut conn = Connection::accept_cookie(&cx, params(20), &ack, mss).unwrap();
+    let mut conn = Connection::accept_cookie(&cx, params(20), &ack, datum).unwrap();
     conn.handle_segment(&cx, &mut ack);
     assert_eq!(conn.state(), State::Established);
     assert!(conn.poll_transmit(&cx).is_none());
@@ -117,7 +117,7 @@ fn an_mss_is_rounded_down() {
         (40, Some(8940), 3),
     ];
     for (len, mss, index) in cases {
-        assert_eq!(cookie_mss_index(len, mss), index, "{len} {mss:?}");
+        assert_eq!(mss_index(len, mss), index, "{len} {mss:?}");
     }
 }
 
@@ -141,7 +141,69 @@ fn what_the_settings_forbid_was_never_offered() {
     assert!(refused(Config { tcp_window_scaling: false, ..Config::default() }));
 }
 
+/// The right edge that the SYN-ACK shows to a SYN with `options`, and the one that the connection
+/// begins with; if `stripped`, the ACK has no timestamps. With a cookie, or remembered.
+fn edges(params: OpenParams, options: TcpOptions, stripped: bool, cookie: bool) -> [SeqNum; 2] {
+    let (config, counters) = (Config::default(), Counters::new());
+    let (now, below) = (Instant::from_millis(5000), Below::default());
+    let cx = Context { now, below, config: &config, counters: &counters };
+    let syn = segment(IRS, 0, TcpFlags::SYN, options);
+    let mut remembered = Connection::accept(&cx, params.clone(), &syn);
+    let answer = match cookie {
+        true => cookie_syn_ack(&cx, &params, &syn),
+        false => remembered.poll_transmit(&cx).unwrap().repr,
+    };
+    let shown = answer.ack + u32::from(answer.window);
+    let stamps = answer.options.timestamps.map(|t| Timestamps { val: 78, ecr: t.val });
+    let stamps = stamps.filter(|_| !stripped);
+    let options = TcpOptions { timestamps: stamps, ..TcpOptions::default() };
+    let mut ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, options);
+    let datum = cookie_datum(&cx, &params, &syn);
+    let mut conn = match cookie {
+        true => Connection::accept_cookie(&cx, params, &ack, datum).unwrap(),
+        false => remembered,
+    };
+    conn.handle_segment(&cx, &mut ack);
+    [shown, conn.rcv.adv()]
+}
+
+#[test]
+fn a_window_is_counted_as_the_syn_ack_has_counted_it() {
+    for stripped in [false, true] {
+        let edges = edges(params(20), offer(), stripped, true);
+        assert_eq!(edges, [IRS + 1 + 45 * 1448; 2], "{stripped}");
+    }
+}
+
 proptest! {
+    /// Whatever a SYN offers, the ACK brings back and the socket says: the right edge that the
+    /// SYN-ACK has shown never moves left.
+    #[test]
+    fn the_first_window_is_never_taken_back(
+        (stamps, scale, sack, stripped, cookie) in any::<(bool, bool, bool, bool, bool)>(),
+        v6 in any::<bool>(),
+        mss in proptest::option::of(1_u16..9000),
+        rcvbuf in proptest::option::of(1_usize..300_000),
+        clamp in proptest::option::of(1_u32..100_000),
+        initrwnd in proptest::option::of(1_u32..100),
+    ) {
+        let mut options = Options { rcvbuf, window_clamp: clamp, ..Options::default() };
+        options.route.initrwnd = initrwnd;
+        let ip_header_len = if v6 { 40 } else { 20 };
+        let params = OpenParams { options: options.into(), ..params(ip_header_len) };
+        let syn = SynOptions {
+            mss,
+            window_scale: scale.then_some(7),
+            sack_permitted: sack,
+            ..SynOptions::default()
+        };
+        let timestamps = offer().timestamps.filter(|_| stamps);
+        let syn_or_sack = SynOrSack::Syn(syn);
+        let offer = TcpOptions { timestamps, syn_or_sack, ..TcpOptions::default() };
+        let [shown, kept] = edges(params, offer, stripped, cookie);
+        prop_assert!(kept >= shown, "{shown:?} {kept:?}");
+    }
+
     /// The clock of a cookie is never ahead, and never far behind.
     #[test]
     fn cookies_do_not_disturb_the_clock(millis in 0_u64..1 << 34, offset: u32, bits in 0_u32..64) {
