@@ -190,6 +190,7 @@ impl RecvSide {
     fn on_in_order(&mut self, cx: &Context, view: &TextView, mut text: Text) -> TextEffects {
         debug_assert_eq!(text.seq, self.nxt);
         let mut effects = TextEffects::default();
+        let closed = self.wnd() == 0;
         if !self.admit(cx, view.pool, &mut text, true) {
             effects.readable = self.is_readable(view.options);
             return effects;
@@ -215,7 +216,7 @@ impl RecvSide {
             effects.readable = self.after_data(cx, view, kind);
         }
         if self.fin == Some(self.nxt) {
-            self.take_fin(cx, view);
+            self.take_fin(cx, view, closed);
             (effects.readable, effects.fin) = (true, true);
         }
         effects
@@ -374,11 +375,13 @@ impl RecvSide {
         }
     }
 
-    /// Takes the peer's FIN, which is next.
-    fn take_fin(&mut self, cx: &Context, view: &TextView) {
+    /// Takes the peer's FIN, which is next. If it came into a `closed` window, its ACK leaves at
+    /// once (as on Linux): a peer that sends there may do so again until it has the ACK, and our
+    /// own FIN does not follow before the reader has read all that fills the buffer.
+    fn take_fin(&mut self, cx: &Context, view: &TextView, closed: bool) {
         self.advance(self.nxt + 1);
         self.reassembly.clear();
-        if view.fin_may_wait {
+        if view.fin_may_wait && !closed {
             let more_than_one = self.unacked() > self.rcv_mss;
             self.acks.delay_fin(cx.now, cx.config, more_than_one);
         } else {
