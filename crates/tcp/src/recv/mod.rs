@@ -311,10 +311,11 @@ impl RecvSide {
     }
 
     /// The application has closed and our FIN is acknowledged: what waits behind a hole will not be
-    /// read, and no ACK reports it.
+    /// read, and no ACK has SACK blocks any more, neither of that nor of what comes twice.
     pub(crate) fn forget_out_of_order(&mut self) {
         self.reassembly.clear();
         self.sack = SackHistory::new();
+        self.sack_ok = false;
     }
 
     /// The connection is closed: nothing arrives and nothing is acknowledged any more.

@@ -91,9 +91,10 @@ struct InOrder {
 }
 
 impl RecvSide {
-    /// Whether `text` has new data, and the application has closed and will never read it.
+    /// Whether `text` shows that the peer has sent new data, which the application, that has closed,
+    /// will never read. A FIN behind a hole shows it as well (as on Linux).
     pub(crate) fn is_for_nobody(&self, text: &Text) -> bool {
-        self.closed && !text.payload.is_empty() && text.end() > self.nxt
+        self.closed && text.end() > self.nxt
     }
 
     /// Takes data and FIN of an acceptable segment.
