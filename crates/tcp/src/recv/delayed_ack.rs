@@ -80,6 +80,8 @@ pub(super) struct Arrival {
     pub(super) wakes: Reader,
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
     pub(super) hole: bool,
+    /// It ended beyond the window that was offered.
+    pub(super) overruns: bool,
     /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
     pub(super) rto: Nanos,
 }
@@ -216,6 +218,9 @@ impl DelayedAck {
             self.now(AckReason::HoleFilled);
         } else if self.may_leave(arrival) {
             self.leave_to_reader(now, config, arrival.wakes, more_than_one);
+        } else if arrival.overruns {
+            // The ACK would close the window, which the reader may open within this time.
+            self.delay(now, config);
         } else if more_than_one {
             self.now(AckReason::SecondSegment);
         } else if self.is_quick() {

@@ -29,6 +29,8 @@ pub(crate) struct Text<'a> {
     pub(super) segs: u16,
     pub(super) push: bool,
     pub(super) fin: bool,
+    /// The data ends beyond the window, and is taken nevertheless.
+    pub(super) overruns: bool,
 }
 
 impl Text<'_> {
@@ -40,6 +42,7 @@ impl Text<'_> {
             segs: seg.segs,
             push: seg.repr.flags.contains(TcpFlags::PSH),
             fin: seg.repr.flags.contains(TcpFlags::FIN),
+            overruns: false,
         }
     }
 
@@ -88,6 +91,8 @@ struct InOrder {
     push: bool,
     /// One segment, full and with PSH.
     full_push: bool,
+    /// It ends beyond the window.
+    overruns: bool,
 }
 
 impl RecvSide {
@@ -154,9 +159,12 @@ impl RecvSide {
             return false;
         }
         let room = self.adv.since(text.seq) as usize;
-        if text.payload.len() > room && (room == 0 || !self.queue.is_empty()) {
-            text.payload.truncate(room);
-            text.fin = false;
+        if text.payload.len() > room {
+            text.overruns = room > 0 && self.queue.is_empty();
+            if !text.overruns {
+                text.payload.truncate(room);
+                text.fin = false;
+            }
         }
         if let Some(fin) = self.fin {
             // Nothing follows a FIN.
@@ -213,7 +221,7 @@ impl RecvSide {
         }
         if len > 0 || hole {
             let full_push = text.push && text.segs == 1 && len as u32 == self.rcv_mss;
-            let kind = InOrder { hole, push: text.push, full_push };
+            let kind = InOrder { hole, push: text.push, full_push, overruns: text.overruns };
             effects.readable = self.after_data(cx, view, kind);
         }
         if self.fin == Some(self.nxt) {
@@ -271,6 +279,7 @@ impl RecvSide {
             full_push: kind.full_push,
             wakes: if kind.push && readable { self.reader } else { Reader::Absent },
             hole: kind.hole,
+            overruns: kind.overruns,
             rto: view.rto,
         };
         self.acks.on_data(cx.now, cx.config, arrival);

@@ -14,6 +14,7 @@ fn arrival(unacked: u32) -> Arrival {
         full_push: false,
         wakes: Reader::Absent,
         hole: false,
+        overruns: false,
         rto: Nanos::from_millis(300),
     }
 }
@@ -50,6 +51,12 @@ fn decisions_on_data() {
         (arrival(MSS), "one segment: delayed", None),
         (arrival(MSS + 1), "more than one: now", Some(AckReason::SecondSegment)),
         (Arrival { hole: true, ..arrival(1) }, "hole: now", Some(AckReason::HoleFilled)),
+        (Arrival { overruns: true, ..arrival(MSS + 1) }, "beyond the window: delayed", None),
+        (
+            Arrival { hole: true, overruns: true, ..arrival(MSS + 1) },
+            "a hole and beyond the window: now",
+            Some(AckReason::HoleFilled),
+        ),
     ];
     for (arrival, name, expected) in cases {
         let mut acks = settled();
