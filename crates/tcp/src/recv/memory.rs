@@ -60,7 +60,7 @@ impl RecvSide {
         }
         self.starved = !self.has_room();
         if self.starved && self.reassembly.is_empty() {
-            self.adv = self.nxt;
+            self.take_back(self.nxt);
         }
     }
 

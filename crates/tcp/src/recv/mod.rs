@@ -83,6 +83,9 @@ pub(crate) struct RecvSide {
     nxt: SeqNum,
     /// The right edge that we have advertised: RCV.NXT + RCV.WND.
     adv: SeqNum,
+    /// The furthest edge that was advertised before, while that lies beyond `adv`: a window was
+    /// taken back.
+    taken_back: Option<SeqNum>,
     /// The buffer that our SYN or SYN-ACK offers, in bytes, once one has been chosen.
     offered: Option<NonZeroU32>,
     /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
@@ -134,6 +137,7 @@ impl RecvSide {
             irs: SeqNum(0),
             nxt: SeqNum(0),
             adv: SeqNum(0),
+            taken_back: None,
             offered: None,
             ack_sent: SeqNum(0),
             wscale: 0,
@@ -238,8 +242,14 @@ impl RecvSide {
     }
 
     /// The right edge that we have advertised: RCV.NXT + RCV.WND.
+    #[cfg(test)]
     pub(crate) fn adv(&self) -> SeqNum {
         self.adv
+    }
+
+    /// The furthest right edge that any of our segments has advertised.
+    pub(crate) fn furthest(&self) -> SeqNum {
+        self.taken_back.map_or(self.adv, |edge| edge.max(self.adv))
     }
 
     /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).

@@ -154,11 +154,12 @@ impl RecvSide {
     /// packet brought, 64 KiB at most, and the peer need not send its end again. Returns whether
     /// anything is left.
     fn trim(&mut self, cx: &Context, text: &mut Text) -> bool {
-        let had_data = !text.payload.is_empty();
+        let had_text = !text.payload.is_empty() || text.fin;
         if text.seq < self.nxt && !self.trim_front(cx, text) {
             return false;
         }
-        let room = self.adv.since(text.seq) as usize;
+        let inside = text.seq < self.adv;
+        let room = if inside { self.furthest().since(text.seq) as usize } else { 0 };
         if text.payload.len() > room {
             text.overruns = room > 0 && self.queue.is_empty();
             if !text.overruns {
@@ -171,7 +172,9 @@ impl RecvSide {
             let left = if fin < text.seq { 0 } else { fin.since(text.seq) as usize };
             text.payload.truncate(left);
         }
-        if had_data && text.payload.is_empty() && !text.fin {
+        // A FIN is taken at the edge, but not behind it.
+        text.fin &= text.seq <= self.adv;
+        if had_text && text.payload.is_empty() && !text.fin {
             if self.wnd() == 0 {
                 cx.counters.bump(Counter::TcpZeroWindowDrop);
             }

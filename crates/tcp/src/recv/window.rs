@@ -4,7 +4,9 @@
 //! so that the last one that fits is not a fraction ([`whole_segments`]).
 //!
 //! The right edge never moves left, unless data had to be dropped (`memory.rs`) or the settings let
-//! it (`tcp_shrink_window`). It moves right
+//! it (`tcp_shrink_window`). Then the peer may have sent up to the edge that it was shown before.
+//! Segments from there are acceptable, so that their ACKs count (RFC 7323, section 2.4); data that
+//! begins behind the new edge is dropped. The edge moves right
 //! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
 //! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
 //! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
@@ -178,7 +180,15 @@ impl RecvSide {
     fn shrink_window(&mut self) {
         let behind = self.reassembly.end().unwrap_or(self.nxt);
         let edge = (self.nxt + self.offer()).max(behind);
-        self.adv = self.adv.min(edge);
+        if edge < self.adv {
+            self.take_back(edge);
+        }
+    }
+
+    /// The right edge moves left.
+    pub(super) fn take_back(&mut self, edge: SeqNum) {
+        self.taken_back = Some(self.furthest());
+        self.adv = edge;
     }
 
     /// TCP_WINDOW_CLAMP, now in `options`, bounds what is offered from now on. What was offered
@@ -199,6 +209,9 @@ impl RecvSide {
     /// A segment with this offer has left.
     pub(crate) fn promise(&mut self, cx: &Context, offer: WindowOffer) {
         self.adv = offer.edge;
+        if self.taken_back.is_some() {
+            self.taken_back = self.taken_back.filter(|&edge| edge > offer.edge);
+        }
         self.count_zero_window(cx, offer.field == 0);
     }
 
