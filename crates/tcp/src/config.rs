@@ -60,7 +60,8 @@ pub struct Config {
     pub tcp_rmem: [usize; 3],
     /// Send buffer in bytes: minimum, default, maximum that autotuning reaches.
     pub tcp_wmem: [usize; 3],
-    /// The window may shrink when the buffer does, which RFC 9293 advises against (section 3.8.6).
+    /// Scaled windows follow the free buffer, also where that shrinks, which RFC 9293 advises
+    /// against (section 3.8.6).
     pub tcp_shrink_window: bool,
     /// Grow receive buffers by what the application reads per round trip.
     pub tcp_moderate_rcvbuf: bool,

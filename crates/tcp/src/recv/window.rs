@@ -3,10 +3,10 @@
 //! Of the buffer a whole number of segments is offered, each as long as the MSS that we announced,
 //! so that the last one that fits is not a fraction ([`whole_segments`]).
 //!
-//! The right edge never moves left, unless data had to be dropped (`memory.rs`) or the settings let
-//! it (`tcp_shrink_window`). Then the peer may have sent up to the edge that it was shown before.
-//! Segments from there are acceptable, so that their ACKs count (RFC 7323, section 2.4); data that
-//! begins behind the new edge is dropped. The edge moves right
+//! The right edge never moves left, unless data had to be dropped (`memory.rs`), or the settings
+//! let it (`tcp_shrink_window`) and windows are scaled. Then the peer may have sent up to the edge
+//! that it was shown before. Segments from there are acceptable, so that their ACKs count (RFC
+//! 7323, section 2.4); data that begins behind the new edge is dropped. The edge moves right
 //! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
 //! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
 //! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
@@ -167,22 +167,26 @@ impl RecvSide {
         }
         self.note_memory(cx);
         self.withdraw_offer();
-        if cx.config.tcp_shrink_window {
-            self.shrink_window();
-        }
-        let edge = self.next_edge();
+        let follows = cx.config.tcp_shrink_window && self.wscale > 0;
+        let edge = if follows { self.edge_of_buffer() } else { self.next_edge() };
         debug_assert!(edge >= self.adv, "the window shrank");
         self.offer_up_to(edge)
     }
 
-    /// The window follows the buffer down (`tcp_shrink_window`), also below what was promised. What
-    /// has arrived behind a hole was within the window and stays so.
-    fn shrink_window(&mut self) {
+    /// The right edge where the window follows the free buffer (`tcp_shrink_window`), to the right
+    /// without steps, and also to the left of what was promised. What has arrived behind a hole was
+    /// within the window and stays so. Of a buffer that is used for more than half, less than a
+    /// segment is not offered (as on Linux).
+    fn edge_of_buffer(&mut self) -> SeqNum {
+        let scarce = self.free_space() < self.most_window() / 2;
+        let offer = self.offer();
+        let offer = if scarce && offer < self.rcv_mss { 0 } else { offer };
         let behind = self.reassembly.end().unwrap_or(self.nxt);
-        let edge = (self.nxt + self.offer()).max(behind);
+        let edge = (self.nxt + offer).max(behind);
         if edge < self.adv {
             self.take_back(edge);
         }
+        edge
     }
 
     /// The right edge moves left.

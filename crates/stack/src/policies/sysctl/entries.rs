@@ -284,7 +284,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_shrink_window",
         switch!(tcp.tcp_shrink_window),
-        "1: the window shrinks when the receive buffer does, so that data for which no \
+        "1: a window that is scaled follows the free receive buffer, so that data for which no \
          memory is left is not taken; 0: what was offered stays offered (RFC 9293, section 3.8.6).",
     ),
     entry(

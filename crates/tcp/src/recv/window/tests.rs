@@ -224,23 +224,84 @@ fn a_clamp_does_not_lift_what_the_route_says_of_the_first_window() {
 
 #[test]
 fn a_window_shrinks_with_its_buffer_if_it_may() {
-    for (may, least) in [(false, 40_000), (true, 0)] {
+    for (may, scale, least) in [(false, 1, 40_000), (true, 0, 40_000), (true, 1, 0)] {
         let mut setup = Setup::default();
         setup.config.tcp_shrink_window = may;
         let mut t = Trace::established(setup);
+        t.conn.rcv.wscale = scale;
         t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(5000)));
         t.recv("P. 1:1001 ack 1");
         t.recv("P. 1001:2001 ack 1");
         let _ = t.drain();
         let wnd = t.conn.rcv.wnd();
-        assert!(wnd >= least && (wnd <= 5000) == may, "{may}: {wnd}");
+        assert!(wnd >= least && (wnd <= 5000) == (least == 0), "{may} {scale}: {wnd}");
     }
+}
+
+/// A connection whose window follows its buffer of `bytes`, of which `unread` are used.
+fn following(bytes: usize, unread: usize) -> Trace {
+    let mut setup = Setup::default();
+    setup.config.tcp_shrink_window = true;
+    let mut t = Trace::established(setup);
+    t.conn.rcv.wscale = 1;
+    t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(bytes)));
+    for at in (1..=unread).step_by(1000) {
+        t.recv(&std::format!("P. {at}:{} ack 1", at + 1000));
+        let _ = t.drain();
+    }
+    assert_eq!(t.conn.rcv.nxt(), IRS + 1 + unread as u32);
+    t
+}
+
+/// What the next ACK offers after `bytes` more were read.
+fn offered_after(t: &mut Trace, bytes: usize) -> u32 {
+    let mut buffer = std::vec![0; bytes];
+    assert_eq!(t.call(|conn, cx| conn.read(cx, &mut buffer)), Ok(bytes));
+    t.recv("P. 1:2 ack 1");
+    assert!(!t.drain().is_empty());
+    t.conn.rcv.wnd()
+}
+
+#[test]
+fn a_window_that_follows_its_buffer_moves_without_steps() {
+    let mut t = following(8760, 5000);
+    assert_eq!(t.conn.rcv.wnd(), 3760);
+    assert_eq!(offered_after(&mut t, 300), 4060);
+    assert_eq!(offered_after(&mut t, 2), 4062);
+}
+
+#[test]
+fn a_window_that_follows_its_buffer_closes_before_less_than_a_segment() {
+    let mut t = following(8760, 8000);
+    assert_eq!(t.conn.rcv.wnd(), 0);
+    assert!(t.conn.rcv.furthest() >= IRS + 1 + 8760);
+    assert_eq!(offered_after(&mut t, 200), 0, "960 bytes are free");
+    assert_eq!(offered_after(&mut t, 40), 1000);
+}
+
+#[test]
+fn segments_from_where_the_window_was_are_acceptable() {
+    let mut t = following(5000, 1000);
+    assert!(t.conn.rcv.adv() < IRS + 5001);
+    t.write(100);
+    t.expect("P. 1:101 ack 1001");
+    t.recv(". 30001:30001 ack 101");
+    assert!(t.conn.is_drained(), "the ACK counts");
+    t.expect_nothing();
+    for beyond in [". 30001:31001 ack 101", "F. 30001:30001 ack 101", "R. 30001:30001 ack 101"] {
+        t.recv(beyond);
+        t.expect(". 101:101 ack 1001");
+        t.expect_nothing();
+    }
+    t.recv(". 1001:30001 ack 101");
+    assert_eq!(t.conn.rcv.nxt(), IRS + 30_001, "it begins in the window and ends where it was");
 }
 
 #[test]
 fn a_window_does_not_shrink_below_what_waits_behind_a_hole() {
     let mut alone = Alone::new(Config::default(), Options::default());
     alone.config.tcp_shrink_window = true;
+    alone.rcv.wscale = 1;
     alone.recv(20_001, 21_001);
     alone.rcv.set_buffer(5000);
     let counters = Counters::new();
