@@ -351,6 +351,12 @@ impl Connection {
         self.debug_invariants();
     }
 
+    /// The application reads no more. By itself that changes nothing, as on Linux; but once our FIN
+    /// is queued as well, new data of the peer is answered by a reset, as after a close.
+    pub fn shutdown_read(&mut self) {
+        self.rcv.shut();
+    }
+
     /// A shutdown that came before ESTABLISHED takes effect now.
     pub(crate) fn resume_shutdown(&mut self, cx: &Context) {
         if self.snd.fin() == Fin::Queued && self.state == State::Established {

@@ -404,6 +404,7 @@ impl Inner {
     /// The application does not want to read any more.
     pub(crate) fn shut_read(&mut self) {
         self.read_shut = true;
+        self.conn.shutdown_read();
     }
 
     /// Whether the application does not want to read any more.

@@ -26,7 +26,7 @@ impl Connection {
             }
             return;
         }
-        if self.rcv.is_for_nobody(&text) {
+        if self.rcv.is_for_nobody(&text, self.state.sent_fin()) {
             cx.counters.bump(Counter::TcpAbortOnData);
             self.queue_rst_for(ack);
             self.fail(cx, ConnectionError::Reset);

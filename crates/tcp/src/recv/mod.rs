@@ -49,6 +49,16 @@ use sack_blocks::SackHistory;
 pub(crate) use text::{Text, TextEffects, TextView};
 use urgent::Urgent;
 
+/// Whether the application reads what arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Open,
+    /// It has said that it will not (SHUT_RD). As on Linux, that counts from our FIN on.
+    Shut,
+    /// It has closed.
+    Closed,
+}
+
 /// What has arrived in the life of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecvStats {
@@ -96,8 +106,8 @@ pub(crate) struct RecvSide {
     sack_ok: bool,
     /// Whether the last window we sent was zero.
     sent_zero_window: bool,
-    /// The application will not read any more.
-    closed: bool,
+    /// Whether the application will read.
+    reading: Reading,
     /// Who waits for data to read.
     reader: Reader,
     /// The sequence number of the peer's FIN, once it is known.
@@ -143,7 +153,7 @@ impl RecvSide {
             wscale: 0,
             sack_ok: false,
             sent_zero_window: false,
-            closed: false,
+            reading: Reading::Open,
             reader: Reader::Absent,
             fin: None,
             rcv_mss: u32::from(advmss).min(536),
@@ -299,7 +309,7 @@ impl RecvSide {
 
     /// Whether the application will not read any more, or nothing follows what it can read.
     pub(crate) fn has_ended(&self) -> bool {
-        self.fin_taken() || self.closed
+        self.fin_taken() || self.reading == Reading::Closed
     }
 
     /// RCV.WND as the peer knows it.
@@ -309,10 +319,17 @@ impl RecvSide {
 
     /// The application will not read any more. Returns whether something was left unread.
     pub(crate) fn close(&mut self) -> bool {
-        self.closed = true;
+        self.reading = Reading::Closed;
         let unread = !self.queue.is_empty();
         self.queue.clear();
         unread
+    }
+
+    /// The application has said that it will not read any more.
+    pub(crate) fn shut(&mut self) {
+        if self.reading == Reading::Open {
+            self.reading = Reading::Shut;
+        }
     }
 
     /// The connection is aborted: nothing is left to read.

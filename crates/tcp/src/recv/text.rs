@@ -14,7 +14,7 @@ use crate::counters::Counter;
 use crate::recv::autotune::Echo;
 use crate::recv::delayed_ack::{Arrival, Disorder};
 use crate::recv::reassembly::Inserted;
-use crate::recv::{AckReason, Reader, RecvSide};
+use crate::recv::{AckReason, Reader, Reading, RecvSide};
 use crate::segment::Segment;
 use crate::time::Nanos;
 
@@ -96,10 +96,16 @@ struct InOrder {
 }
 
 impl RecvSide {
-    /// Whether `text` shows that the peer has sent new data, which the application, that has closed,
-    /// will never read. A FIN behind a hole shows it as well (as on Linux).
-    pub(crate) fn is_for_nobody(&self, text: &Text) -> bool {
-        self.closed && text.end() > self.nxt
+    /// Whether `text` shows that the peer has sent new data, which the application will never read:
+    /// it has closed, or shut both directions down, which is so if `fin_sent`. A FIN behind a hole
+    /// shows it as well (as on Linux).
+    pub(crate) fn is_for_nobody(&self, text: &Text, fin_sent: bool) -> bool {
+        let reads = match self.reading {
+            Reading::Open => true,
+            Reading::Shut => !fin_sent,
+            Reading::Closed => false,
+        };
+        !reads && text.end() > self.nxt
     }
 
     /// Takes data and FIN of an acceptable segment.

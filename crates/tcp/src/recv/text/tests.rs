@@ -133,10 +133,26 @@ fn data_that_finds_no_memory_is_dropped() {
 fn nobody_reads_what_comes_after_close() {
     let mut alone = Alone::open();
     alone.recv(1, 501);
+    let cases = [
+        ((1, 501), false, "a repetition"),
+        ((501, 501), false, "a FIN that is next"),
+        ((1, 502), true, "new data"),
+        ((601, 601), true, "a FIN behind a hole"),
+    ];
+    let check = |alone: &mut Alone, fin_sent: bool, reads: bool| {
+        for ((from, to), new, name) in cases {
+            let mut segment = alone.segment(from, to);
+            let nobody = alone.rcv.is_for_nobody(&Text::of(&mut segment), fin_sent);
+            assert_eq!(nobody, new && !reads, "{name}, {fin_sent}");
+        }
+    };
+    check(&mut alone, true, true);
+    alone.rcv.shut();
+    check(&mut alone, false, true);
+    check(&mut alone, true, false);
     assert!(alone.rcv.close(), "something was not read");
-    assert!(!alone.rcv.is_for_nobody(&Text::of(&mut alone.segment(1, 501))), "a repetition");
-    assert!(alone.rcv.is_for_nobody(&Text::of(&mut alone.segment(1, 502))));
-    assert!(!alone.rcv.is_for_nobody(&Text::of(&mut alone.segment(501, 501))));
+    alone.rcv.shut();
+    check(&mut alone, false, false);
 }
 
 #[test]
