@@ -68,7 +68,7 @@ const RESTING_TIME: Nanos = Nanos::from_secs(1);
 /// | writes | [`write`], [`write_with`], [`write_shared`], [`write_urgent`], [`write_corked`] |
 /// | reads | [`read`], [`read_shared`], [`read_urgent`], [`peek`] |
 /// | errors and reports | [`take_error`], [`take_report`] |
-/// | ends | [`shutdown`], [`close`], [`abort`] |
+/// | ends | [`shutdown`], [`shutdown_read`], [`close`], [`abort`] |
 /// | options | [`set_option`] |
 /// | told of Fast Open | [`set_write_pending`], [`report_syn_data`], [`adopt`] |
 /// | **packets out** | [`poll_transmit`], [`poll_transmit_with`] |
@@ -98,6 +98,7 @@ const RESTING_TIME: Nanos = Nanos::from_secs(1);
 /// [`take_error`]: Self::take_error
 /// [`take_report`]: Self::take_report
 /// [`shutdown`]: Self::shutdown
+/// [`shutdown_read`]: Self::shutdown_read
 /// [`close`]: Self::close
 /// [`abort`]: Self::abort
 /// [`set_option`]: Self::set_option
@@ -354,6 +355,7 @@ impl Connection {
     /// The application reads no more. By itself that changes nothing, as on Linux; but once our FIN
     /// is queued as well, new data of the peer is answered by a reset, as after a close.
     pub fn shutdown_read(&mut self) {
+        self.debug_invariants();
         self.rcv.shut();
     }
 

@@ -13,6 +13,7 @@ const APPLICATION: &[&str] = &[
     "read_shared",
     "read_urgent",
     "shutdown",
+    "shutdown_read",
     "close",
     "abort",
     "set_option",
