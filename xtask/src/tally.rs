@@ -25,6 +25,7 @@ pub(crate) struct Tally {
     failed: Vec<String>,
     skipped: Vec<(String, String)>,
     missing: Vec<(String, String)>,
+    differing: Vec<(String, String)>,
 }
 
 impl Tally {
@@ -79,6 +80,11 @@ impl Tally {
         self.missing.push((what.into(), why.into()));
     }
 
+    /// A check that is known not to hold on this machine, for this reason. It counts for nothing.
+    pub(crate) fn differing(&mut self, what: &str, why: &str) {
+        self.differing.push((what.into(), why.into()));
+    }
+
     pub(crate) fn failures(&self) -> usize {
         self.failed.len()
     }
@@ -106,6 +112,9 @@ impl Tally {
         let mut text = String::new();
         for (what, why) in &self.missing {
             text.push_str(&format!("missing: {what}: {why}\n"));
+        }
+        for (what, why) in &self.differing {
+            text.push_str(&format!("differs: {what}: {why}\n"));
         }
         for (what, why) in &self.skipped {
             text.push_str(&format!("skipped: {what}: {why}\n"));
@@ -185,6 +194,16 @@ mod tests {
         tally.missing("a script", "not found so far");
         let report = tally.report();
         assert!(report.starts_with("missing: a script: not found so far\n"), "{report}");
+        assert!(report.ends_with("\n0 passed, 0 failed, 0 skipped\n"), "{report}");
+    }
+
+    #[test]
+    fn what_is_expected_to_differ_is_named_and_counts_for_nothing() {
+        let mut tally = Tally::new(true);
+        tally.differing("a script", "expected to differ (needs Linux 7.0, this is 6.18)");
+        let report = tally.report();
+        let line = "differs: a script: expected to differ (needs Linux 7.0, this is 6.18)\n";
+        assert!(report.starts_with(line), "{report}");
         assert!(report.ends_with("\n0 passed, 0 failed, 0 skipped\n"), "{report}");
     }
 

@@ -11,9 +11,12 @@ use crate::config::Config;
 use crate::embedded::EmbeddedHost;
 use crate::host::Host;
 use crate::kernel::KernelHost;
-use crate::lang::{self, Defines};
+use crate::lang::{self, Defines, Release};
 use crate::report::{Report, Status};
 use crate::run::{self, Traces};
+
+/// Where the kernel says which release it is.
+const OS_RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// The longest script that is read.
 const MAX_SCRIPT: u64 = 4 << 20;
@@ -148,6 +151,15 @@ pub fn run_text(file: &str, text: &str, folder: Option<&Path>, options: &Options
         Ok(network) => network,
         Err(error) => return Report::unrun(file, Status::Error, error),
     };
+    if let Some(since) = &script.since
+        && options.stack == StackKind::Kernel
+    {
+        match too_old(since.node) {
+            Ok(None) => {}
+            Ok(Some(why)) => return Report::unrun(file, Status::Differs, why),
+            Err(error) => return Report::unrun(file, Status::Error, error),
+        }
+    }
     let mut host: Box<dyn Host> = match options.stack {
         StackKind::Embedded => match EmbeddedHost::new(&network) {
             Ok(host) => Box::new(host),
@@ -161,6 +173,19 @@ pub fn run_text(file: &str, text: &str, folder: Option<&Path>, options: &Options
     let mut traces = Traces::default();
     let outcome = run::run(&mut *host, &script, &config, &network, folder, &mut traces);
     Report::of(file, text, outcome, &traces)
+}
+
+/// Why the kernel of this machine is expected to differ from a script that states what Linux does
+/// from `needed` on.
+fn too_old(needed: Release) -> Result<Option<String>, String> {
+    let text = std::fs::read_to_string(OS_RELEASE).map_err(|error| {
+        format!("the script needs Linux {needed}, and {OS_RELEASE} cannot be read: {error}")
+    })?;
+    let this = Release::of_kernel(&text).ok_or_else(|| {
+        format!("the script needs Linux {needed}, and `{}` is no release", text.trim())
+    })?;
+    let why = || format!("expected to differ (needs Linux {needed}, this is {this})");
+    Ok((this < needed).then(why))
 }
 
 /// Runs files, up to `jobs` at a time. `told` hears of each, in the order of the list.
@@ -197,4 +222,33 @@ pub fn run_all(
         }
     });
     reports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_for_a_newer_kernel_is_expected_to_differ() {
+        let text = "// A call that no stack answers so.\n// since 999.0\n0 close(9) = 7\n";
+        let run = |stack| {
+            let options = Options { stack, ..Options::default() };
+            run_text("a.pkt", text, None, &options)
+        };
+        let report = run(StackKind::Kernel);
+        assert_eq!(report.status, Status::Differs);
+        let summary = report.summary();
+        let start = "differs a.pkt: expected to differ (needs Linux 999.0, this is ";
+        assert!(summary.starts_with(start), "{summary}");
+        let totals = crate::report::totals(&[report]);
+        let expected = "1 script: 0 passed, 0 failed, 0 skipped, 0 in error, 1 expected to differ";
+        assert_eq!(totals, expected);
+        assert_ne!(run(StackKind::Embedded).status, Status::Differs, "it is run here");
+    }
+
+    #[test]
+    fn a_kernel_that_is_new_enough_is_held_to_the_script() {
+        let oldest = Release { major: 2, minor: 6 };
+        assert_eq!(too_old(oldest), Ok(None));
+    }
 }

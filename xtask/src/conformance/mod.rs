@@ -80,6 +80,8 @@ fn unsaid(text: &str, options: &[&str]) -> Vec<String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) passed: bool,
+    /// The kernel is older than the one whose behaviour the script states: it was not run.
+    pub(crate) differs: bool,
     /// Why not, in one line.
     pub(crate) said: String,
 }

@@ -82,7 +82,7 @@ fn one(tool: &Path, script: &Path, options: &[String], target: &Target) -> Resul
         Some(_) => said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").to_string(),
         None => format!("still ran after {} s", LIMIT.as_secs()),
     };
-    Ok(Verdict { passed: passed == Some(true), said })
+    Ok(Verdict { passed: passed == Some(true), differs: false, said })
 }
 
 /// Whether a program succeeds; `None` if it had to be ended.

@@ -78,7 +78,8 @@ pub(crate) fn drill(
         let word = |name: &str| entry[name].as_str().unwrap_or("").to_string();
         let (file, status, cause) = (word("file"), word("status"), word("cause"));
         let said = cause.lines().next().unwrap_or("").to_string();
-        drilled.verdicts.insert(file, Verdict { passed: status == "passed", said });
+        let (passed, differs) = (status == "passed", status == "differs");
+        drilled.verdicts.insert(file, Verdict { passed, differs, said });
         entry["ms"] = Value::Null;
         drilled.output.push_str(&entry.to_string());
         drilled.output.push('\n');

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_the_original_cannot_read_is_named_and_not_missing() {
-        let verdict = |passed| Verdict { passed, said: "a word".to_string() };
+        let verdict = |passed| Verdict { passed, differs: false, said: "a word".to_string() };
         let (left_out, why) = NOT_FOR_THE_ORIGINAL[0];
         let own = [(left_out, true), ("a.pkt", true), ("b.pkt", true)];
         let own: Verdicts =

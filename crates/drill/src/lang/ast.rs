@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use super::Release;
+
 /// Something with its place in the script: a range of bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spanned<T> {
@@ -21,6 +23,8 @@ pub type Span = Range<usize>;
 /// A whole script.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
+    /// The first Linux that does what the script says, if not all do.
+    pub since: Option<Spanned<Release>>,
     /// `--name=value` lines. A value may be empty.
     pub options: Vec<Spanned<ScriptOption>>,
     /// Shell lines before the first event.

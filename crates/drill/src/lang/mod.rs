@@ -16,6 +16,7 @@ mod defines;
 mod diagnostic;
 mod lexer;
 mod parser;
+mod tag;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -23,3 +24,4 @@ mod token;
 pub use defines::{BadDefine, Defines};
 pub use diagnostic::{Colour, Diagnostic};
 pub use parser::parse;
+pub use tag::Release;

@@ -23,6 +23,7 @@ use super::ast::{Action, Direction, Event, Script, ScriptOption, Span, Spanned, 
 use super::defines::Defines;
 use super::diagnostic::Diagnostic;
 use super::lexer::{Lexed, lex};
+use super::tag::since;
 use super::token::{Kind, Token};
 
 /// What parsers read from.
@@ -95,6 +96,7 @@ pub fn parse(text: &str, defines: &Defines) -> std::result::Result<Script, Diagn
         return Err(error);
     }
     script.options = options;
+    script.since = since(text)?;
     Ok(script)
 }
 

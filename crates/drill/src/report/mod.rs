@@ -28,6 +28,8 @@ pub enum Status {
     Failed,
     /// It cannot be run on this machine.
     Skipped,
+    /// The kernel of this machine is older than the one whose behaviour it states.
+    Differs,
     /// The script makes no sense, or asks for something that is not known here.
     Error,
 }
@@ -39,6 +41,7 @@ impl Status {
             Status::Passed => "passed",
             Status::Failed => "failed",
             Status::Skipped => "skipped",
+            Status::Differs => "differs",
             Status::Error => "error",
         }
     }
@@ -179,8 +182,12 @@ pub fn json(reports: &[Report]) -> Result<String, serde_json::Error> {
 pub fn totals(reports: &[Report]) -> String {
     let count = |status: Status| reports.iter().filter(|report| report.status == status).count();
     let scripts = if reports.len() == 1 { "script" } else { "scripts" };
+    let differ = match count(Status::Differs) {
+        0 => String::new(),
+        number => format!(", {number} expected to differ"),
+    };
     format!(
-        "{} {scripts}: {} passed, {} failed, {} skipped, {} in error",
+        "{} {scripts}: {} passed, {} failed, {} skipped, {} in error{differ}",
         reports.len(),
         count(Status::Passed),
         count(Status::Failed),
