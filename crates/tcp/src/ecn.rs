@@ -1,8 +1,9 @@
 //! Explicit Congestion Notification: RFC 3168, and with more accurate feedback RFC 9768.
 //!
 //! Both ends agree in the handshake ([`negotiation`]). From then on data that is sent for the first
-//! time carries ECT(0); a router that is about to drop marks it CE instead. What the receiver of a
-//! mark does depends on what was agreed:
+//! time carries ECT(0); a router that is about to drop marks it CE instead. With RFC 9768 every
+//! packet without SYN carries ECT(0), as RFC 8311, section 4.3 allows. What the receiver of a mark
+//! does depends on what was agreed:
 //!
 //! - RFC 3168: it sets ECE on everything it sends, until a segment with CWR says that the sender
 //!   has reacted. Who receives ECE reduces its window once per window of data and sets CWR on the
@@ -197,10 +198,8 @@ impl EcnState {
     /// The codepoint and the bits of an outgoing segment.
     pub(crate) fn marks(&self, leaving: Leaving) -> (Ecn, TcpFlags) {
         let new_data = leaving == Leaving::NewData;
-        let codepoint = if new_data || self.needed { Ecn::Ect0 } else { Ecn::NotEct };
         if let Some(accurate) = &self.accurate {
-            let codepoint = if accurate.is_capable() { codepoint } else { Ecn::NotEct };
-            return (codepoint, ace_flags(accurate.ace(leaving == Leaving::Bare)));
+            return (accurate.codepoint(), ace_flags(accurate.ace(leaving == Leaving::Bare)));
         }
         let mut flags = TcpFlags::default();
         if self.mode == Mode::Off {
@@ -212,6 +211,7 @@ impl EcnState {
         if new_data && self.queue_cwr {
             flags |= TcpFlags::CWR;
         }
+        let codepoint = if new_data || self.needed { Ecn::Ect0 } else { Ecn::NotEct };
         (codepoint, flags)
     }
 
@@ -254,11 +254,13 @@ impl EcnState {
         if self.accurate.is_some() { CwrFlag::OnAll } else { CwrFlag::OnFirst }
     }
 
-    /// The flags with which TIME-WAIT goes on answering.
-    pub(crate) fn last_flags(&self) -> TcpFlags {
-        self.accurate
-            .as_ref()
-            .map_or(TcpFlags::default(), |accurate| ace_flags(accurate.ace(false)))
+    /// The codepoint and the bits of a reset, and of the ACKs of TIME-WAIT. Unless the count goes
+    /// on, they say nothing of ECN.
+    pub(crate) fn last_marks(&self) -> (Ecn, TcpFlags) {
+        match &self.accurate {
+            Some(accurate) => (accurate.codepoint(), ace_flags(accurate.ace(false))),
+            None => (Ecn::NotEct, TcpFlags::default()),
+        }
     }
 
     /// Bytes of heap held.

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::handshake::TimestampState;
-use crate::segment::Segment;
+use crate::segment::{Ecn, Segment};
 use crate::signature::{Md5Key, room_for_digest};
 use crate::time::{Instant, Nanos};
 
@@ -35,6 +35,7 @@ pub struct TimeWait {
     tos: u8,
     /// ACK, and with Accurate ECN the count of marks as it was.
     flags: TcpFlags,
+    ecn: Ecn,
 }
 
 /// What to do about a segment that met a [`TimeWait`].
@@ -63,6 +64,11 @@ impl TimeWait {
     /// IP_TOS or IPV6_TCLASS of the socket that was: our answers have it too.
     pub fn tos(&self) -> u8 {
         self.tos
+    }
+
+    /// The codepoint of our answers.
+    pub fn ecn(&self) -> Ecn {
+        self.ecn
     }
 
     /// When the entry ends by itself.
@@ -163,6 +169,7 @@ impl Connection {
     /// What the owner keeps in place of a connection in TIME-WAIT.
     pub fn time_wait(&self) -> TimeWait {
         let expires = self.timers.deadline(crate::timer::Timer::TimeWait);
+        let (ecn, bits) = self.ecn.last_marks();
         TimeWait {
             local_port: self.local_port,
             remote_port: self.remote_port,
@@ -174,7 +181,8 @@ impl Connection {
             last_ack: None,
             md5_key: self.md5_key().cloned(),
             tos: self.options.tos,
-            flags: TcpFlags::ACK | self.ecn.last_flags(),
+            flags: TcpFlags::ACK | bits,
+            ecn,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::sockets::endpoint::{Endpoint, ListenerInner};
 use crate::sockets::md5::{self, FixedHeader};
 use crate::sockets::saved_syn::SynHeaders;
 use crate::stack::Stack;
-use crate::stack::ip::output::ecn_of;
+use crate::stack::ip::output::{ecn_bits, ecn_of};
 use crate::stack::stray_rst;
 use crate::stack::work::Work;
 
@@ -139,7 +139,8 @@ impl Stack {
         match entry.handle_segment(&work.context_idle(), segment, listening) {
             TimeWaitAction::Ignore => {}
             TimeWaitAction::Ack(repr) => {
-                let (md5_key, tos) = (entry.md5_key().cloned(), entry.tos());
+                let tos = entry.tos() | ecn_bits(entry.ecn());
+                let md5_key = entry.md5_key().cloned();
                 drop(table);
                 work.send_segment(key, &repr, md5_key.as_ref(), tos);
             }

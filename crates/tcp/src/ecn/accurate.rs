@@ -226,9 +226,11 @@ impl AccEcn {
         self.received.handshake_ace()
     }
 
-    /// Whether our data may be ECN-capable.
-    pub(super) fn is_capable(&self) -> bool {
-        !self.faults.has(Faults::ACE_SENT) && !self.faults.has(Faults::ACE_RECEIVED)
+    /// The codepoint of every packet of ours without SYN, with data or without (RFC 8311, section
+    /// 4.3).
+    pub(super) fn codepoint(&self) -> Ecn {
+        let impaired = self.faults.has(Faults::ACE_SENT) || self.faults.has(Faults::ACE_RECEIVED);
+        if impaired { Ecn::NotEct } else { Ecn::Ect0 }
     }
 
     /// Whether the next packet has an option. Without any from the peer, or after one of ours was

@@ -20,6 +20,10 @@ fn agreed_data_is_marked_and_retransmissions_are_not() {
     assert_eq!(t.expect("P. 1:1001 ack 1").ecn, Ecn::Ect0);
     t.sleep();
     assert_eq!(t.expect("P. 1:1001 ack 1").ecn, Ecn::NotEct);
+    t.recv(". 1:501 ack 1001");
+    assert_eq!(t.expect(". 1001:1001 ack 501").ecn, Ecn::NotEct);
+    t.call(|conn, cx| conn.abort(cx));
+    assert_eq!(t.expect("R. 1001:1001 ack 501").ecn, Ecn::NotEct);
     assert_eq!(t.info().options & 8, 8);
 }
 

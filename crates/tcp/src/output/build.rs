@@ -211,12 +211,13 @@ impl Connection {
     /// A reset. Its window is zero, since there is none any more.
     pub(super) fn build_rst(&mut self, cx: &Context, rst: PendingRst) -> Transmit {
         let known = rst.ack.is_some();
+        let (ecn, bits) = self.ecn.last_marks();
         let repr = TcpRepr {
             src_port: self.local_port,
             dst_port: self.remote_port,
             seq: rst.seq,
             ack: rst.ack.unwrap_or_default(),
-            flags: if known { TcpFlags::RST | TcpFlags::ACK } else { TcpFlags::RST },
+            flags: if known { TcpFlags::RST | TcpFlags::ACK | bits } else { TcpFlags::RST },
             // As on Linux, one that is not asked for says what the last segment said.
             window: if known { self.rcv.promised() } else { 0 },
             urgent: 0,
@@ -228,7 +229,7 @@ impl Connection {
         };
         cx.counters.bump(Counter::OutRsts);
         self.count_bare(cx);
-        bare(cx, repr, SendKind::Rst, self.snd.mss())
+        Transmit { ecn, ..bare(cx, repr, SendKind::Rst, self.snd.mss()) }
     }
 
     /// A SYN or SYN-ACK that the handshake made.

@@ -24,6 +24,7 @@ fn entry(timestamps: bool) -> TimeWait {
         last_ack: None,
         md5_key: None,
         tos: 0x48,
+        ecn: Ecn::NotEct,
     }
 }
 

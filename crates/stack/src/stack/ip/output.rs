@@ -303,7 +303,7 @@ pub(crate) fn to_v6(ip: IpAddr) -> std::net::Ipv6Addr {
     }
 }
 
-fn ecn_bits(ecn: Ecn) -> u8 {
+pub(crate) fn ecn_bits(ecn: Ecn) -> u8 {
     match ecn {
         Ecn::NotEct => 0,
         Ecn::Ect1 => 1,
