@@ -64,7 +64,7 @@ pub(crate) struct Feedback {
     bytes: AccEcnCounters,
     /// TSval of the last packet that was taken.
     tsval: Option<u32>,
-    /// Packets that an ACK has delivered of late, on average, in eighths.
+    /// Packets that an ACK has delivered of late, on average, in eighths; zero before the first.
     usual_x8: u32,
     /// See [`Counted::balance`].
     balance: i64,
@@ -124,8 +124,7 @@ impl Feedback {
             balance: self.balance,
             mss,
             newer: tsval.is_some_and(after),
-            // As long as nothing was ever marked, nothing says that a cycle has gone by.
-            many_is_loss: self.cep > FIRST_CEP + 1 && self.usual_x8 <= FEW_ACKS * 8,
+            many_is_loss: (1..=FEW_ACKS * 8).contains(&self.usual_x8),
         }
     }
 
@@ -140,7 +139,11 @@ impl Feedback {
     ) {
         self.cep = self.cep.wrapping_add(marked);
         if acked > 0 {
-            self.usual_x8 = self.usual_x8 - self.usual_x8 / 8 + acked.min(1 << 16);
+            let acked = acked.min(1 << 16);
+            self.usual_x8 = match self.usual_x8 {
+                0 => acked * 8,
+                usual => usual - usual / 8 + acked,
+            };
         }
         self.tsval = tsval.or(self.tsval);
         self.balance = self.balance.saturating_sub(i64::from(marked) * i64::from(mss));

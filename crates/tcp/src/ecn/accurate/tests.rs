@@ -351,6 +351,32 @@ fn without_the_option_lost_acks_are_taken_to_have_told_of_marks() {
 }
 
 #[test]
+fn a_long_run_without_the_option_is_taken_to_have_gone_round() {
+    // The ACE field of each ACK, and what it acknowledges; the marks that are counted in the end.
+    let table: [(&[(u8, u32)], u32); 6] = [
+        (&[(5, 1), (5, 10)], 8),
+        (&[(6, 1), (5, 10)], 8),
+        (&[(5, 1), (5, 8)], 0),
+        (&[(5, 1), (6, 10)], 9),
+        // The peer acknowledges many at a time from the beginning.
+        (&[(5, 10)], 0),
+        (&[(5, 9), (5, 18)], 0),
+    ];
+    for (acks, expected) in table {
+        let mut setup = accurate();
+        setup.config.initcwnd = 20;
+        let (mut t, _) = client(setup, Ecn::NotEct, None);
+        t.write(20_000);
+        t.drain();
+        for &(ace, acked) in acks {
+            recv_ack(&mut t, &std::format!(". 1:1 ack {}", acked * 1000 + 1), ace, None);
+        }
+        assert_eq!(t.info().delivered_ce, expected, "{acks:?}");
+        assert_eq!(t.count(Counter::TcpDeliveredCe), expected.into(), "{acks:?}");
+    }
+}
+
+#[test]
 fn options_are_sent_as_often_as_the_setting_says() {
     // Level, option of the SYN-ACK, options that leave in the handshake, and later on.
     let table = [
