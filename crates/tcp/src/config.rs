@@ -136,7 +136,8 @@ pub struct Config {
     /// connections.
     pub tcp_rfc7661: bool,
     /// A SYN that is sent again does not ask for ECN; one that asks for Accurate ECN is tried
-    /// twice.
+    /// twice. If our SYN or SYN-ACK arrived with a codepoint that no router may have written,
+    /// nothing of ours is ECN-capable any more.
     pub tcp_ecn_fallback: bool,
     /// Initial congestion window in segments, 1 to 1,024 (RFC 6928; Linux: route attribute
     /// `initcwnd`).

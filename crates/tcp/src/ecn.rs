@@ -172,13 +172,13 @@ impl EcnState {
     }
 
     /// The peer's SYN-ACK came.
-    pub(crate) fn on_syn_ack(&mut self, seg: &Segment) {
+    pub(crate) fn on_syn_ack(&mut self, config: &Config, seg: &Segment) {
         let (mode, arrived) = agreed(self.asked, seg.repr.flags);
         self.mode = mode;
         if mode == Mode::Accurate {
             let mut accurate = AccEcn::new(seg.ecn, seg.payload.len() as u32);
             let sent = if self.needed { Ecn::Ect0 } else { Ecn::NotEct };
-            accurate.on_syn_ack(seg, sent, arrived);
+            accurate.on_syn_ack(seg, (sent, arrived), config.tcp_ecn_fallback);
             if self.plain {
                 accurate.note(Faults::ACE_SENT);
             }

@@ -105,9 +105,10 @@ impl AccEcn {
         self.sent = Some(sent);
     }
 
-    /// The SYN-ACK came, and says that our SYN, which left as `sent`, arrived as `arrived`.
-    pub(super) fn on_syn_ack(&mut self, seg: &Segment, sent: Ecn, arrived: Ecn) {
-        self.check_codepoint(sent, arrived);
+    /// The SYN-ACK came, and says that our SYN, which left as `sent`, arrived as `arrived`. `checks`
+    /// as in [`on_handshake_ack`](Self::on_handshake_ack).
+    pub(super) fn on_syn_ack(&mut self, seg: &Segment, (sent, arrived): (Ecn, Ecn), checks: bool) {
+        self.take_codepoint((sent, arrived), checks);
         self.received.answer_syn_ack();
         self.see_option(seg.repr.options.acc_ecn.as_ref());
         if self.seen == OptionSeen::None {
@@ -115,19 +116,22 @@ impl AccEcn {
         }
     }
 
-    /// A codepoint that no router may have written means that something writes what it likes
-    /// (section 3.2.2.3).
-    fn check_codepoint(&mut self, sent: Ecn, arrived: Ecn) {
+    /// The peer says how our SYN or SYN-ACK arrived. A codepoint that no router may have written
+    /// means that something writes what it likes (section 3.2.2.3). Returns whether it was marked.
+    fn take_codepoint(&mut self, (sent, arrived): (Ecn, Ecn), checks: bool) -> bool {
         let allowed = match sent {
             Ecn::NotEct => arrived == Ecn::NotEct,
             Ecn::Ect0 => arrived != Ecn::NotEct,
             Ecn::Ect1 | Ecn::Ce => matches!(arrived, Ecn::Ect1 | Ecn::Ce),
         };
-        if !allowed {
+        if checks && !allowed {
             self.faults.add(Faults::ACE_RECEIVED);
-        } else if arrived == Ecn::Ce {
+        }
+        let marked = arrived == Ecn::Ce;
+        if marked {
             self.feedback.on_syn_marked();
         }
+        marked
     }
 
     /// The first packet that is no SYN came: whether the path has left alone what it can be asked
@@ -139,16 +143,19 @@ impl AccEcn {
     }
 
     /// As [`on_first`](Self::on_first), and the packet answers our SYN-ACK. Until
-    /// [`end_handshake`](Self::end_handshake) its ACE field counts nothing.
-    pub(super) fn on_handshake_ack(&mut self, ace: u8, seg: &Segment) {
+    /// [`end_handshake`](Self::end_handshake) its ACE field counts nothing. If it is a pure ACK
+    /// without blocks, the field says how the SYN-ACK arrived. `checks` if a codepoint that cannot
+    /// be ends our marking. Returns whether the SYN-ACK was marked, which no later packet repeats.
+    pub(super) fn on_handshake_ack(&mut self, ace: u8, seg: &Segment, checks: bool) -> bool {
         self.on_first(ace);
         self.ends_handshake = true;
-        if let Some((sent, arrived)) = self.sent.take().zip(codepoint_of_handshake(ace)) {
-            self.check_codepoint(sent, arrived);
-        }
         if seg.repr.options.acc_ecn.is_none() {
             self.fail_option();
         }
+        let says = seg.payload.is_empty() && seg.repr.options.sack().is_empty();
+        let sent = self.sent.take().filter(|_| says);
+        let codepoints = sent.zip(codepoint_of_handshake(ace));
+        codepoints.is_some_and(|codepoints| self.take_codepoint(codepoints, checks))
     }
 
     /// The packet of [`on_handshake_ack`](Self::on_handshake_ack) was taken.

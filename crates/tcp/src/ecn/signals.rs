@@ -7,6 +7,7 @@ use plimsoll_wire::tcp::{AccEcnOption, TcpFlags, TcpOptions};
 use super::EcnState;
 use super::accurate::received::{OptionPolicy, Want};
 use super::negotiation::{Mode, ace};
+use crate::config::Config;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::{Ecn, Segment};
@@ -32,11 +33,12 @@ impl EcnState {
     }
 
     /// The segment that answers our SYN-ACK tells how that arrived. To be called before anything
-    /// else is made of it; after that, [`end_handshake`](Self::end_handshake).
-    pub(crate) fn on_handshake_ack(&mut self, seg: &Segment) {
-        if let Some(accurate) = &mut self.accurate {
-            accurate.on_handshake_ack(ace(seg.repr.flags), seg);
-        }
+    /// else is made of it; after that, [`end_handshake`](Self::end_handshake). Without
+    /// `tcp_ecn_fallback` a codepoint that cannot be is believed. Returns whether the SYN-ACK was
+    /// marked.
+    pub(crate) fn on_handshake_ack(&mut self, config: &Config, seg: &Segment) -> bool {
+        let Some(accurate) = &mut self.accurate else { return false };
+        accurate.on_handshake_ack(ace(seg.repr.flags), seg, config.tcp_ecn_fallback)
     }
 
     /// All was made of the segment that answers our SYN-ACK.

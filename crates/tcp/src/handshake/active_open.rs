@@ -50,7 +50,7 @@ impl Connection {
         if has_ack {
             // Keepalive counts silence from here, not from a time before the open.
             self.keepalive.on_heard(cx.now);
-            self.ecn.on_syn_ack(seg);
+            self.ecn.on_syn_ack(cx.config, seg);
             self.acknowledge_syn_ack(cx);
             self.establish(cx, seg);
             if !self.on_fast_open_syn_ack(cx, seg) {

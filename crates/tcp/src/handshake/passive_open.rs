@@ -40,9 +40,12 @@ impl Connection {
             return false;
         }
         if acceptable {
-            self.ecn.on_handshake_ack(seg);
+            let marked = self.ecn.on_handshake_ack(cx.config, seg);
             self.finish_open(cx, seg);
             self.ecn.end_handshake();
+            if marked {
+                self.snd.on_syn_ack_marked(cx);
+            }
         } else {
             self.queue_rst_for(seg.repr.ack);
         }

@@ -241,6 +241,11 @@ impl SendSide {
         self.recovery.on_syn_retransmitted();
     }
 
+    /// The peer says that our SYN-ACK was marked.
+    pub(crate) fn on_syn_ack_marked(&mut self, cx: &Context) {
+        self.recovery.on_syn_ack_marked(cx);
+    }
+
     /// The data of our SYN that a SYN-ACK left out is to be sent again.
     pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, parts: &ConnParts) {
         let view = self.view(cx, parts);

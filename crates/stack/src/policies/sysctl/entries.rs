@@ -468,7 +468,8 @@ pub(super) static ENTRIES: &[Entry] = &[
         "net.ipv4.tcp_ecn_fallback",
         switch!(tcp.tcp_ecn_fallback),
         "1: a SYN that is sent again does not ask for ECN; one that asks for Accurate ECN is tried \
-         twice.",
+         twice. If our SYN or SYN-ACK arrived with a codepoint that no router may have written, \
+         nothing of ours is ECN-capable any more.",
     ),
     entry(
         "plimsoll.tcp_abe",

@@ -244,6 +244,50 @@ fn a_codepoint_that_was_not_sent_ends_our_marking() {
 }
 
 #[test]
+fn a_mark_that_the_first_ack_tells_of_counts_once() {
+    for fallback in [false, true] {
+        let mut setup = accurate();
+        setup.config.tcp_ecn_fallback = fallback;
+        let (mut t, _) = server(setup, "SEWA 0:0", Ecn::NotEct);
+        recv_ack(&mut t, ". 1:1 ack 1", 0b110, option(1, 0, 1));
+        assert_eq!((t.info().delivered_ce, t.count(Counter::TcpDeliveredCe)), (1, 1));
+        t.write(2000);
+        let codepoint = if fallback { Ecn::NotEct } else { Ecn::Ect0 };
+        assert_eq!(t.next().expect("data").ecn, codepoint, "fallback {fallback}");
+        t.drain();
+        recv_ack(&mut t, ". 1:1 ack 1001", 6, None);
+        assert_eq!(t.info().delivered_ce, 1, "the count has it too");
+        recv_ack(&mut t, ". 1:1 ack 2001", 7, None);
+        assert_eq!(t.info().delivered_ce, if fallback { 1 } else { 2 });
+        assert_eq!(t.info().accecn_fail_mode & 2 > 0, fallback);
+    }
+}
+
+#[test]
+fn data_in_place_of_the_first_ack_counts() {
+    // The SYN-ACK was marked, and the ACK that said so is lost.
+    let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
+    recv_ack(&mut t, "P. 1:1001 ack 1", 6, option(1, 0, 1));
+    assert_eq!((t.info().accecn_fail_mode, t.info().delivered_ce), (0, 0));
+    t.write(1000);
+    t.drain();
+    recv_ack(&mut t, ". 1001:1001 ack 1001", 6, None);
+    assert_eq!(t.info().delivered_ce, 1, "no field of the handshake counts");
+}
+
+#[test]
+fn a_mark_on_the_first_ack_counts_once() {
+    let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
+    t.recv_edited(". 1:1 ack 1", Ecn::Ce, |repr| {
+        repr.flags |= ace_flags(0b010);
+        repr.options.acc_ecn = option(1, 0, 1);
+    });
+    assert_eq!(t.info().received_ce, 1);
+    t.write(1000);
+    assert_eq!(ace(t.next().expect("data").repr.flags), 6);
+}
+
+#[test]
 fn marks_are_counted_and_told_at_once() {
     let mut t = connected();
     t.recv_marked("AE. 1:1001 ack 1", Ecn::Ect0);

@@ -99,6 +99,8 @@ use plimsoll_wire::SeqNum;
 
 use super::scoreboard::Scoreboard;
 use crate::config::Config;
+use crate::context::Context;
+use crate::counters::Counter;
 use crate::serial::Serial;
 use crate::time::{Instant, Nanos};
 use loss_probe::LossProbe;
@@ -327,6 +329,12 @@ impl Recovery {
     /// A SYN or a SYN-ACK left again.
     pub(crate) fn on_syn_retransmitted(&mut self) {
         self.figures.total_retrans = self.figures.total_retrans.saturating_add(1);
+    }
+
+    /// Our SYN-ACK was marked on its way (RFC 9768, section 3.2.2.2).
+    pub(crate) fn on_syn_ack_marked(&mut self, cx: &Context) {
+        self.figures.delivered_ce = self.figures.delivered_ce.wrapping_add(1);
+        cx.counters.bump(Counter::TcpDeliveredCe);
     }
 
     /// Our SYN was delivered beside data (Fast Open): it counts as a segment.
