@@ -132,9 +132,6 @@ impl EcnState {
         let Some(accurate) = &mut self.accurate else {
             return (if self.is_on() { TcpFlags::ECE } else { TcpFlags::default() }, codepoint);
         };
-        if before > 0 {
-            accurate.note(Faults::OPTION_SENT);
-        }
         // Tried twice, as a SYN.
         if self.plain || (before > 1 && config.tcp_ecn_fallback) {
             accurate.note(Faults::ACE_SENT);
@@ -143,7 +140,9 @@ impl EcnState {
         (ace_flags(accurate.syn_ack_ace()), codepoint)
     }
 
-    /// The option of our SYN-ACK, which has left `before` times, with so much space.
+    /// The option of our SYN-ACK, which has left `before` times, with so much space. One that is
+    /// sent again has none: the option may be why the first did not arrive. What follows has one
+    /// if the peer has sent one, since that shows that it can read them (section 3.2.3.2.2).
     pub(crate) fn syn_ack_option(
         &self,
         before: u8,

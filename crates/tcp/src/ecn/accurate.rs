@@ -24,7 +24,8 @@ use received::{FIRST_BYTES, FIRST_COUNTERS, OptionPolicy, Received, Want};
 /// Level of `tcp_ecn_option` at which options are sent even if none arrive.
 const ALWAYS: u8 = 3;
 
-/// What the path was found to break. The bits are those of `tcpi_accecn_fail_mode`.
+/// What the path was found to break. The bits are those of `tcpi_accecn_fail_mode`. Linux has one
+/// more, 4: our option does not arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults(u8);
 
@@ -34,8 +35,6 @@ impl Faults {
     /// The peer's flags, or our codepoints, are changed on the way: nothing of ours is ECN-capable,
     /// and what it says of marks is not heard.
     pub(crate) const ACE_RECEIVED: Faults = Faults(2);
-    /// Packets with our option do not arrive.
-    pub(crate) const OPTION_SENT: Faults = Faults(4);
     /// The peer's option does not arrive, or not as it was sent.
     pub(crate) const OPTION_RECEIVED: Faults = Faults(8);
 
@@ -240,11 +239,10 @@ impl AccEcn {
         if impaired { Ecn::NotEct } else { Ecn::Ect0 }
     }
 
-    /// Whether the next packet has an option. Without any from the peer, or after one of ours was
-    /// lost, none is sent, unless it is to be sent always.
+    /// Whether the next packet has an option. Without any from the peer none is sent, unless it is
+    /// to be sent always.
     pub(super) fn wants_option(&self, policy: &OptionPolicy) -> Want {
-        let in_vain = self.seen == OptionSeen::Failed || self.faults.has(Faults::OPTION_SENT);
-        match in_vain && policy.level < ALWAYS {
+        match self.seen == OptionSeen::Failed && policy.level < ALWAYS {
             true => Want::None,
             false => self.received.wants_option(policy),
         }

@@ -194,10 +194,25 @@ fn a_syn_ack_is_tried_twice_and_its_option_once() {
     t.sleep();
     t.expect("S. 0:0 ack 1");
     recv_ack(&mut t, ". 1:1 ack 1", 0b010, option(1, 0, 1));
-    t.write(1000);
-    let data = t.expect("AEP. 1:1001 ack 1");
-    assert_eq!((data.ecn, counters(&data)), (Ecn::NotEct, None));
-    assert_eq!(t.info().accecn_fail_mode, 5);
+    t.write(100);
+    let data = t.expect("AEP. 1:101 ack 1");
+    assert_eq!((data.ecn, counters(&data)), (Ecn::NotEct, Some((1, 0, 1))));
+    assert_eq!(t.info().accecn_fail_mode, 1);
+}
+
+#[test]
+fn data_after_a_repeated_syn_ack_has_the_option_again() {
+    for given in [None, option(1, 0, 1)] {
+        let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
+        t.sleep();
+        assert_eq!(counters(&t.expect("SW. 0:0 ack 1")), None);
+        recv_ack(&mut t, ". 1:1 ack 1", 0b010, given);
+        t.write(100);
+        let data = t.expect("AEP. 1:101 ack 1");
+        let expected = given.map(|_| (1, 0, 1));
+        assert_eq!((data.ecn, counters(&data)), (Ecn::Ect0, expected), "{given:?}");
+        assert_eq!(t.info().accecn_fail_mode, if given.is_some() { 0 } else { 8 });
+    }
 }
 
 #[test]
