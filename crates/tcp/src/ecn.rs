@@ -133,7 +133,7 @@ impl EcnState {
             return (if self.is_on() { TcpFlags::ECE } else { TcpFlags::default() }, codepoint);
         };
         // Tried twice, as a SYN.
-        if self.plain || (before > 1 && config.tcp_ecn_fallback) {
+        if before > 1 && config.tcp_ecn_fallback {
             accurate.note(Faults::ACE_SENT);
             return (TcpFlags::default(), Ecn::NotEct);
         }
@@ -149,7 +149,7 @@ impl EcnState {
         config: &Config,
         space: usize,
     ) -> Option<AccEcnOption> {
-        let wanted = before == 0 && config.tcp_ecn_option > 0 && !self.plain;
+        let wanted = before == 0 && config.tcp_ecn_option > 0;
         self.accurate.as_ref().filter(|_| wanted)?.option(space)
     }
 
@@ -164,10 +164,22 @@ impl EcnState {
         }
     }
 
-    /// The peer's SYN came again. One that asks for nothing shows that the peer believes what it
-    /// asked for before to be swallowed: nothing of ours is ECN-capable (section 3.1.5).
-    pub(crate) fn on_syn_again(&mut self, flags: TcpFlags) {
-        self.plain |= self.mode == Mode::Accurate && ace(flags) == 0;
+    /// The peer's SYN came again. The mode stays, and the answer says with which codepoint this one
+    /// came. If it asks for nothing, the peer may end without ECN: nothing of ours is ECN-capable
+    /// (section 3.1.5).
+    pub(crate) fn on_syn_again(&mut self, seg: &Segment) {
+        let Some(accurate) = &mut self.accurate else { return };
+        accurate.on_syn_again(seg.ecn);
+        if ace(seg.repr.flags) == 0 {
+            accurate.note(Faults::ACE_SENT);
+        }
+    }
+
+    /// The peer's SYN-ACK came again, and an ACK answers it.
+    pub(crate) fn on_syn_ack_again(&mut self, seg: &Segment) {
+        if let Some(accurate) = &mut self.accurate {
+            accurate.on_syn_ack_again(seg.ecn);
+        }
     }
 
     /// The peer's SYN-ACK came.

@@ -99,6 +99,17 @@ impl AccEcn {
         self.faults.add(fault);
     }
 
+    /// The peer's SYN came again, with this codepoint.
+    pub(super) fn on_syn_again(&mut self, codepoint: Ecn) {
+        self.received.on_handshake_again(codepoint);
+    }
+
+    /// The peer's SYN-ACK came again, with this codepoint: the ACK of it says so.
+    pub(super) fn on_syn_ack_again(&mut self, codepoint: Ecn) {
+        self.received.on_handshake_again(codepoint);
+        self.received.answer_syn_ack();
+    }
+
     /// Our SYN-ACK leaves with this codepoint.
     pub(super) fn expect_answer(&mut self, sent: Ecn) {
         self.sent = Some(sent);

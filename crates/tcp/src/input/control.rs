@@ -23,13 +23,23 @@ impl Connection {
             return true;
         }
         if self.state == State::SynReceived && self.rcv.is_repeated_syn(seg) {
-            self.ecn.on_syn_again(flags);
+            self.ecn.on_syn_again(seg);
             self.pending.syn = true;
         } else {
             cx.counters.bump(Counter::TcpSynChallenge);
             self.challenge(cx);
+            if self.pending.challenge_ack && self.repeats_syn_ack(seg) {
+                self.ecn.on_syn_ack_again(seg);
+            }
         }
         false
+    }
+
+    /// Whether the segment is the SYN-ACK that has opened the connection.
+    fn repeats_syn_ack(&self, seg: &Segment) -> bool {
+        !self.handshake.is_passive()
+            && seg.repr.flags.contains(TcpFlags::SYN | TcpFlags::ACK)
+            && seg.repr.seq == self.rcv.irs()
     }
 
     /// RFC 5961, section 3.2: only a reset at exactly the expected sequence number counts.

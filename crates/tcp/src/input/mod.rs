@@ -58,7 +58,7 @@ impl Connection {
             seg.repr.window = (window >> self.snd.wscale()).max(window.min(1));
         }
         if self.is_repeated_early_syn(cx, seg) {
-            self.ecn.on_syn_again(seg.repr.flags);
+            self.ecn.on_syn_again(seg);
             self.pending.syn = true;
             return;
         }

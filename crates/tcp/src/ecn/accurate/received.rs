@@ -65,8 +65,10 @@ pub(crate) struct Received {
     due: u8,
     /// What the next ACK says of marks cannot wait for the end of a batch.
     urgent: bool,
-    /// The codepoint of the peer's SYN or SYN-ACK.
+    /// The codepoint of the peer's last SYN or SYN-ACK.
     handshake: Ecn,
+    /// One of them was marked, and is counted.
+    handshake_counts: bool,
     /// That was a SYN-ACK, and nothing has answered it yet.
     answers: bool,
 }
@@ -83,15 +85,24 @@ impl Received {
             due: 0,
             urgent: false,
             handshake: Ecn::NotEct,
+            handshake_counts: false,
             answers: false,
         }
     }
 
     /// The peer's SYN or SYN-ACK came with this codepoint. The bytes of its data count.
     pub(super) fn on_syn(&mut self, codepoint: Ecn, len: u32) {
-        self.handshake = codepoint;
-        self.cep += u32::from(codepoint == Ecn::Ce);
+        self.on_handshake_again(codepoint);
         self.count_bytes(codepoint, len);
+    }
+
+    /// It came again. The last one is what we report (section 3.1.5), and however many were marked,
+    /// one counts (section 3.2.2.2).
+    pub(super) fn on_handshake_again(&mut self, codepoint: Ecn) {
+        self.handshake = codepoint;
+        if codepoint == Ecn::Ce && !core::mem::replace(&mut self.handshake_counts, true) {
+            self.cep = self.cep.wrapping_add(1);
+        }
     }
 
     /// It was a SYN-ACK: the next ACK, if it has no data, says with which codepoint it came. An

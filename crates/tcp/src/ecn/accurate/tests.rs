@@ -216,13 +216,46 @@ fn data_after_a_repeated_syn_ack_has_the_option_again() {
 }
 
 #[test]
-fn a_plain_syn_after_one_that_asked_ends_our_marking() {
+fn a_repeated_syn_changes_no_mode_and_a_plain_one_ends_our_marking() {
+    for (again, codepoint, mode) in
+        [("S 0:0", Ecn::NotEct, 1), ("SEW 0:0", Ecn::Ect0, 0), ("SEWA 0:0", Ecn::Ect0, 0)]
+    {
+        let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
+        t.recv(again);
+        assert_eq!(counters(&t.expect("SW. 0:0 ack 1")), None, "{again}");
+        recv_ack(&mut t, ". 1:1 ack 1", 0b010, option(1, 0, 1));
+        t.write(1000);
+        assert_eq!(t.expect("AEP. 1:1001 ack 1").ecn, codepoint, "{again}");
+        assert_eq!(t.info().accecn_fail_mode, mode, "{again}");
+    }
+    // The third answer asks for nothing either.
     let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
     t.recv("S 0:0");
+    t.expect("SW. 0:0 ack 1");
+    t.recv("S 0:0");
+    t.expect("S. 0:0 ack 1");
+}
+
+#[test]
+fn the_last_syn_and_the_last_syn_ack_are_what_is_answered() {
+    let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
+    t.recv_marked("SEWA 0:0", Ecn::Ce);
+    t.expect("SWA. 0:0 ack 1");
+    t.recv_marked("SEWA 0:0", Ecn::Ce);
     t.expect("S. 0:0 ack 1");
     recv_ack(&mut t, ". 1:1 ack 1", 0b010, option(1, 0, 1));
+    assert_eq!(t.info().received_ce, 1, "however many were marked, one counts");
+    let mut t = connected();
+    t.recv_marked("SW. 0:0 ack 1", Ecn::Ect1);
+    t.expect("WE. 1:1 ack 1");
+    for _ in 0..2 {
+        t.at(10_000);
+        t.recv_marked("SW. 0:0 ack 1", Ecn::Ce);
+    }
+    t.expect("AW. 1:1 ack 1");
+    t.drain();
     t.write(1000);
-    assert_eq!(t.expect("AEP. 1:1001 ack 1").ecn, Ecn::NotEct);
+    assert_eq!(ace(t.next().expect("data").repr.flags), 6, "the count, and one mark");
 }
 
 #[test]
