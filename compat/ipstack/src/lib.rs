@@ -23,7 +23,9 @@
 //!   read or write waits until the handshake is over.
 //! - a UDP stream for each new pair of sender and destination. Each read is one datagram, and so is
 //!   each write. What is longer than the MTU leaves in fragments. An empty datagram would be read
-//!   as the end of the stream, and is passed over.
+//!   as the end of the stream, and is passed over. A stream to a group or a broadcast address can
+//!   be read; writes to it fail with `NetworkUnreachable`, since such an address is no source. What
+//!   comes from `0.0.0.0` or `::` is dropped.
 //! - what is neither, as it came: other protocols above IP ([`IpStackUnknownTransport`]), ICMP
 //!   among them, and bytes that are no IP packet, or fragments of other protocols, whole
 //!   ([`IpStackStream::UnknownNetwork`]). Of these 256 wait at most; more are dropped. ICMP errors

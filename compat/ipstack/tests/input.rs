@@ -298,6 +298,23 @@ async fn packet_information_is_taken_and_given() {
 
 /// Datagrams keep their boundaries, also such as are longer than the MTU.
 #[tokio::test]
+async fn groups_and_broadcasts_are_streams_to_be_read() {
+    let (client, mut stack) = joined();
+    let socket = UdpSocket::bind_on(&client, "192.0.2.1:0").await.unwrap();
+    socket.set_broadcast(true).unwrap();
+    for to in ["239.255.255.250:1900", "224.0.0.1:9", "255.255.255.255:67"] {
+        socket.send_to(b"anybody?", at(to)).await.unwrap();
+        let mut flow = accept_udp(&mut stack).await;
+        assert_eq!(flow.peer_addr(), at(to));
+        let mut buffer = [0; 100];
+        assert_eq!(ends(flow.read(&mut buffer)).await.unwrap(), 8);
+        // Such an address is no source.
+        let error = ends(flow.write(b"here")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
+    }
+}
+
+#[tokio::test]
 async fn datagrams_of_many_sizes_keep_their_boundaries() {
     let (client, mut stack) = joined();
     for (from, to) in [("192.0.2.1:0", "198.51.100.7:53"), ("[2001:db8::1]:0", "[2001:db8::7]:53")]

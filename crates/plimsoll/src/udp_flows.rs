@@ -48,7 +48,9 @@ pub struct UdpListener {
 
 impl UdpListener {
     /// Takes what is for any address, of ours or not, and for any port that no other socket has.
-    /// From then on, packets to any address are for the stack, as long as it lives.
+    /// What is for a group or a broadcast address makes flows as well; their answers come from an
+    /// address of the stack, or fail with `NetworkUnreachable` if it has none. From then on,
+    /// packets to any address are for the stack, as long as it lives.
     ///
     /// # Errors
     /// `AddrInUse` if there is such a listener.

@@ -7,14 +7,14 @@
 mod namespace;
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket as KernelSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as KernelSocket};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll::device::tun::{self, Offloads, TunConfig};
 use plimsoll::{Stack, UdpListener, UdpSocket, UdpTransmit};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use namespace::{ip, isolated};
 
@@ -175,5 +175,111 @@ fn groups_and_strangers_are_reached() {
             let from = SocketAddr::from(([198, 51, 100, host], 53));
             assert_eq!(kernel.recv_from(&mut buf).unwrap(), (2, from));
         }
+    });
+}
+
+/// The number of the TUN device, which is the scope of link-local addresses of IPv6.
+fn tun_scope() -> u32 {
+    let shown = Command::new("ip").args(["-o", "link", "show", "tun0"]).output().unwrap().stdout;
+    String::from_utf8_lossy(&shown).split(':').next().unwrap().parse().unwrap()
+}
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// Where sockets of a host are bound, each to a port of its own, and the one that is sent to last.
+fn places(host: u8) -> ([String; 5], String) {
+    let places = [
+        "0.0.0.0:7".to_owned(),
+        "[::]:8".to_owned(),
+        format!("192.0.2.{host}:9"),
+        format!("[2001:db8::{host}]:10"),
+        "224.0.0.1:11".to_owned(),
+    ];
+    (places, format!("192.0.2.{host}:12"))
+}
+
+/// Sends to the groups of all hosts by `send`, and to the last socket of `host` by itself. What
+/// leaves in one order arrives in it.
+fn send_to_all(host: u8, scope: u32, mut send: impl FnMut(&[u8], SocketAddr)) {
+    for port in 7..=11 {
+        send(b"four", (Ipv4Addr::new(224, 0, 0, 1), port).into());
+        send(b"six", SocketAddrV6::new(ALL_NODES, port, 0, scope).into());
+    }
+    send(b"last", places(host).1.parse().unwrap());
+}
+
+/// What the sockets at the places of `host` hear of what `send` sends. `read` waits if it is told to.
+fn heard<S>(
+    host: u8,
+    bind: impl Fn(&str) -> S,
+    send: impl FnOnce(),
+    read: impl Fn(&S, bool) -> Option<String>,
+) -> Vec<Vec<String>> {
+    let (places, last) = places(host);
+    let (sockets, last) = (places.map(|place| bind(&place)), bind(&last));
+    send();
+    assert_eq!(read(&last, true).as_deref(), Some("last"));
+    sockets.iter().map(|socket| std::iter::from_fn(|| read(socket, false)).collect()).collect()
+}
+
+#[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
+fn the_groups_of_all_hosts_are_heard_as_by_the_kernel() {
+    isolated("the_groups_of_all_hosts_are_heard_as_by_the_kernel", || {
+        let stack = stack(Offloads::Off);
+        ip("route add 224.0.0.0/4 dev tun0");
+        let scope = tun_scope();
+        let text = |buf: &[u8], len| String::from_utf8_lossy(&buf[..len]).into_owned();
+        let by_kernel = heard(
+            1,
+            kernel,
+            || {
+                let ours = ours(&stack, "[::]:0");
+                send_to_all(1, 0, |data, to| assert!(ours.send_to(data, to).is_ok()));
+            },
+            |socket, waits| {
+                let mut buf = [0; 9];
+                socket.set_nonblocking(!waits).unwrap();
+                socket.recv(&mut buf).ok().map(|len| text(&buf, len))
+            },
+        );
+        let by_us = heard(
+            2,
+            |place| ours(&stack, place),
+            || {
+                let (four, six) = (kernel("192.0.2.1:0"), kernel("[2001:db8::1]:0"));
+                send_to_all(2, scope, |data, to| {
+                    let socket = if to.is_ipv4() { &four } else { &six };
+                    assert!(socket.send_to(data, to).is_ok());
+                });
+            },
+            |socket, waits| {
+                let mut buf = [0; 9];
+                socket.set_nonblocking(!waits).unwrap();
+                socket.recv(&mut buf).ok().map(|len| text(&buf, len))
+            },
+        );
+        assert_eq!(by_us, by_kernel);
+        assert_eq!(by_us, [vec!["four"], vec!["six"], vec![], vec![], vec!["four"]]);
+
+        // An echo request to all nodes is answered from an address of the stack.
+        let raw = rustix::net::socket(
+            AddressFamily::INET6,
+            SocketType::RAW,
+            Some(rustix::net::ipproto::ICMPV6),
+        );
+        let raw = KernelSocket::from(raw.unwrap());
+        raw.set_read_timeout(Some(LIMIT)).unwrap();
+        raw.set_multicast_loop_v6(false).unwrap();
+        let request = [128, 0, 0, 0, 0, 1, 0, 1];
+        raw.send_to(&request, SocketAddrV6::new(ALL_NODES, 0, 0, scope)).unwrap();
+        let mut buf = [0; 100];
+        let from = loop {
+            let (len, from) = raw.recv_from(&mut buf).unwrap();
+            if buf[..len].first() == Some(&129) {
+                break from;
+            }
+        };
+        assert_eq!(from.ip(), "2001:db8::2".parse::<IpAddr>().unwrap());
     });
 }

@@ -1,7 +1,7 @@
 //! The four-tuple by which a connection is known.
 
 use std::hash::Hasher;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use siphasher::sip::SipHasher13;
 
@@ -72,6 +72,21 @@ pub(crate) fn is_unicast(ip: IpAddr) -> bool {
         IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
         IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast()),
     }
+}
+
+/// Whether every host is in the group `ip` without having joined it (RFC 1112, section 4; RFC 4291,
+/// section 2.8).
+pub(crate) fn is_all_hosts_group(ip: IpAddr) -> bool {
+    match zone::bare(ip) {
+        IpAddr::V4(ip) => ip == Ipv4Addr::new(224, 0, 0, 1),
+        IpAddr::V6(ip) => matches!(ip.segments(), [0xff01 | 0xff02, 0, 0, 0, 0, 0, 0, 1]),
+    }
+}
+
+/// Whether `ip` is a group of one interface, or of a reserved scope: packets to it never leave the
+/// host, and those that come from outside are dropped (RFC 4291, section 2.7, and its erratum 3480).
+pub(crate) fn is_group_within_host(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_multicast() && ip.octets()[1] & 0xf <= 1)
 }
 
 /// Whether `ip` can be a host's, with a prefix of `len` bits; if not, why.

@@ -72,6 +72,7 @@ ip_counters! {
     IcmpOutEchoReps => "IcmpOutEchoReps", "ICMP echo replies sent.";
     UdpInDatagrams => "UdpInDatagrams", "UDP datagrams over IPv4 that applications have read.";
     UdpNoPorts => "UdpNoPorts", "UDP datagrams over IPv4 to a port without a socket.";
+    UdpIgnoredMulti => "UdpIgnoredMulti", "UDP datagrams over IPv4 to a group or a broadcast address that no socket hears.";
     UdpInErrors => "UdpInErrors", "UDP datagrams over IPv4 that were dropped: with an error in them, or for want of room.";
     UdpOutDatagrams => "UdpOutDatagrams", "UDP datagrams over IPv4 that were sent.";
     UdpRcvbufErrors => "UdpRcvbufErrors", "UDP datagrams over IPv4 dropped because the receive queue of their socket was full.";
@@ -109,6 +110,7 @@ ip_counters! {
     Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "ICMPv6 echo replies sent.";
     Udp6InDatagrams => "Udp6InDatagrams", "UDP datagrams over IPv6 that applications have read.";
     Udp6NoPorts => "Udp6NoPorts", "UDP datagrams over IPv6 to a port without a socket.";
+    Udp6IgnoredMulti => "Udp6IgnoredMulti", "UDP datagrams over IPv6 to a group that no socket hears.";
     Udp6InErrors => "Udp6InErrors", "UDP datagrams over IPv6 that were dropped: with an error in them, or for want of room.";
     Udp6OutDatagrams => "Udp6OutDatagrams", "UDP datagrams over IPv6 that were sent.";
     Udp6RcvbufErrors => "Udp6RcvbufErrors", "UDP datagrams over IPv6 dropped because the receive queue of their socket was full.";
@@ -159,7 +161,10 @@ const UNLIKE_LINUX: [(&str, &str); 7] = [
     ("UdpSndbufErrors", "Linux counts sends that failed with ENOBUFS."),
     ("Udp6SndbufErrors", "Linux counts sends that failed with ENOBUFS."),
     ("IpInAddrErrors", "Linux counts such sources as `in_martian_src` of `rt_cache`."),
-    ("Ip6InAddrErrors", "Linux counts loopback and multicast as source as Ip6InHdrErrors."),
+    (
+        "Ip6InAddrErrors",
+        "Linux counts loopback and multicast as source, and groups of the host alone, as Ip6InHdrErrors.",
+    ),
     ("TcpExtTCPPrequeued", "Linux removed it with the prequeue in 4.14."),
     ("TcpExtTCPPrequeueDropped", "Linux removed it with the prequeue in 4.14."),
     (

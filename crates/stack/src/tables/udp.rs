@@ -13,8 +13,9 @@
 //! datagram's addresses and ports chooses one.
 //!
 //! A datagram to a group is for every socket that has joined the group, one to a broadcast address
-//! for every socket of the port that is bound to no other address. A socket for any address gets
-//! both.
+//! for every socket of the port that is bound to no other address. The groups of all hosts need not
+//! be joined: a socket hears them that is bound to such a group, or to the unspecified address of
+//! the same version. What is for any address (4 and 5 above) gets all of these as well.
 //!
 //! # Locks
 //!
@@ -30,6 +31,7 @@ use plimsoll_tcp::Instant;
 
 use crate::connection_id::ConnectionId;
 use crate::error::SocketError;
+use crate::flow::is_all_hosts_group;
 use crate::limits::{MAX_MEMBERSHIPS, MAX_UDP_SOCKETS};
 use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::udp::flow::FlowListener;
@@ -61,7 +63,7 @@ pub(crate) struct UdpTable {
     ports: RwLock<Ports>,
     flows: Timed<FlowTable>,
     places: Mutex<Places>,
-    /// Some socket has joined a group, or all of them by being for any address, at some time.
+    /// Some socket has joined a group, or something has taken any address, at some time.
     groups_in_use: AtomicBool,
 }
 
@@ -107,13 +109,6 @@ impl AnyAddress {
     pub(crate) fn is_socket(&self, endpoint: &Arc<UdpEndpoint>) -> bool {
         matches!(self, AnyAddress::Socket(there) if Arc::ptr_eq(there, endpoint))
     }
-
-    fn socket(&self) -> Option<&Arc<UdpEndpoint>> {
-        match self {
-            AnyAddress::Socket(endpoint) => Some(endpoint),
-            AnyAddress::Flows(_) => None,
-        }
-    }
 }
 
 /// A socket that is bound.
@@ -158,11 +153,14 @@ impl Entry {
         if zone::zone_of(own).is_some_and(|zone| zone::zone_of(group) != Some(zone)) {
             return false;
         }
-        // Groups are joined in all zones.
-        let member = || self.groups.contains(&zone::bare(group));
-        let joined = if group.is_multicast() { member() } else { here };
-        let connected = self.peer.is_none_or(|peer| peer == from);
-        joined && (here || own.is_ipv4() == group.is_ipv4() && group.is_multicast()) && connected
+        let same = own.is_ipv4() == group.is_ipv4();
+        let is_for_it = match group.is_multicast() {
+            // Groups are joined in all zones.
+            true if self.groups.contains(&zone::bare(group)) => here || same,
+            true => here && same && is_all_hosts_group(group),
+            false => here,
+        };
+        is_for_it && self.peer.is_none_or(|peer| peer == from)
     }
 
     /// Whether a socket at `local` would take some of what is for this one.
@@ -386,14 +384,20 @@ impl UdpTable {
         Ok(())
     }
 
-    /// Whether packets to `group` are for some socket.
+    /// Whether packets to `group` may be for some socket.
     pub(crate) fn is_joined(&self, group: IpAddr) -> bool {
         if !self.groups_in_use.load(Ordering::Relaxed) {
             return false;
         }
         let ports = self.read();
-        ports.groups.contains_key(&zone::bare(group))
-            || ports.any_address.values().any(|taker| taker.socket().is_some())
+        let any = !ports.any_address.is_empty() || !self.flows.is_empty();
+        any || ports.groups.contains_key(&zone::bare(group))
+    }
+
+    /// Whether some socket has joined `group`.
+    pub(crate) fn has_members(&self, group: IpAddr) -> bool {
+        let group = zone::bare(group);
+        self.groups_in_use.load(Ordering::Relaxed) && self.read().groups.contains_key(&group)
     }
 
     /// The socket for a datagram from `from` to `to`, which is one host's; `ours` is whether that
@@ -418,40 +422,45 @@ impl UdpTable {
             }
             ports.any_address(to.port()).cloned()
         };
-        // Flows that were accepted outlive their listener.
-        if let Some(flow) = self.find_flow(from, to) {
+        self.find_any(from, to, any)
+    }
+
+    /// The flow of a datagram from `from` to `to`, or else what `taker`, which has any address,
+    /// makes of it. Flows that were accepted outlive their listener. Their table is locked only if
+    /// it has a flow.
+    #[inline]
+    fn find_any(&self, from: SocketAddr, to: SocketAddr, taker: Option<AnyAddress>) -> Found {
+        if !self.flows.is_empty()
+            && let Some(flow) = self.flows().find(from, to)
+        {
             return Found::Socket(flow);
         }
-        match any {
+        match taker {
             None => Found::Nobody,
             Some(AnyAddress::Flows(listener)) => Found::New(listener),
             Some(AnyAddress::Socket(endpoint)) => Found::Socket(endpoint),
         }
     }
 
-    /// The flow of datagrams from `from` to `to`. The table is locked only if it has a flow.
-    #[inline]
-    fn find_flow(&self, from: SocketAddr, to: SocketAddr) -> Option<Arc<UdpEndpoint>> {
-        if self.flows.is_empty() {
-            return None;
-        }
-        self.flows().find(from, to)
-    }
-
-    /// The sockets for a datagram from `from` to a group or to a broadcast address.
-    pub(crate) fn find_all(&self, from: SocketAddr, to: SocketAddr) -> Vec<Arc<UdpEndpoint>> {
+    /// All that a datagram from `from` to a group or to a broadcast address is for.
+    pub(crate) fn find_all(&self, from: SocketAddr, to: SocketAddr) -> Vec<Found> {
         let ports = self.read();
         let there = ports.by_port.get(&to.port()).into_iter().flatten();
         let hearing = there.filter(|entry| entry.hears(from, to.ip()));
-        let any = ports.any_address(to.port()).and_then(AnyAddress::socket);
-        hearing.map(|entry| &entry.endpoint).chain(any).cloned().collect()
+        let mut all: Vec<Found> =
+            hearing.map(|entry| Found::Socket(entry.endpoint.clone())).collect();
+        let any = ports.any_address(to.port()).cloned();
+        drop(ports);
+        match self.find_any(from, to, any) {
+            Found::Nobody => {}
+            found => all.push(found),
+        }
+        all
     }
 
     /// Adds who takes what is for any address and `port`; 0 is all ports.
     pub(crate) fn bind_any(&self, port: u16, taker: AnyAddress) -> Result<(), SocketError> {
-        if taker.socket().is_some() {
-            self.groups_in_use.store(true, Ordering::Relaxed);
-        }
+        self.groups_in_use.store(true, Ordering::Relaxed);
         let mut ports = self.write();
         if ports.any_address.contains_key(&port) {
             return Err(SocketError::AddrInUse);

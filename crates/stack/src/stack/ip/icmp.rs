@@ -24,7 +24,7 @@ use crate::sockets::quote::{Quote, UdpQuote};
 use crate::sockets::unhandled::UnhandledKind;
 use crate::stack::Stack;
 use crate::stack::ip::input::{quoted, transport_bytes};
-use crate::stack::ip::output::IpParams;
+use crate::stack::ip::output::{IpParams, to_v6};
 use crate::stack::unhandled::Unwanted;
 use crate::stack::work::Work;
 use crate::zone;
@@ -213,8 +213,8 @@ impl Stack {
         }
     }
 
-    /// An echo request has arrived. One to us is answered by us; one to another, whose place a
-    /// stack takes that takes any address, is for the hook first.
+    /// An echo request has arrived. One to us, or to a group that we are in, is answered by us; one
+    /// to another, whose place a stack takes that takes any address, is for the hook first.
     fn echo_request(
         &self,
         work: &mut Work<'_>,
@@ -222,19 +222,27 @@ impl Stack {
         packet: &Packet,
         arrived: &Arrived,
     ) {
-        if self.interfaces.routes().is_ours(arrived.dst) {
+        if arrived.for_many || self.interfaces.routes().is_ours(arrived.dst) {
             return self.answer_echo(work, packet, arrived);
         }
         let why = Unwanted::new(UnhandledKind::EchoRequest);
         self.unwanted(work, state, why, packet, arrived);
     }
 
+    /// The address that an echo request is answered from, if it is answered: where it was sent to,
+    /// or one of ours if that is a group (RFC 4443, section 4.2).
+    fn echo_source(&self, work: &Work<'_>, arrived: &Arrived) -> Option<IpAddr> {
+        let routes = self.interfaces.routes();
+        if arrived.for_many {
+            return routes.source_for(arrived.src);
+        }
+        let answers = work.settings.icmp_echo_any || routes.is_ours(arrived.dst);
+        answers.then_some(arrived.dst)
+    }
+
     /// Answers an echo request as the host that it was sent to.
     pub(crate) fn answer_echo(&self, work: &mut Work<'_>, packet: &Packet, arrived: &Arrived) {
-        let foreign = !self.interfaces.routes().is_ours(arrived.dst);
-        if foreign && !work.settings.icmp_echo_any {
-            return;
-        }
+        let Some(own) = self.echo_source(work, arrived) else { return };
         let bytes = transport_bytes(packet, arrived);
         match arrived.wire_ends_v6() {
             Some((src, dst)) => {
@@ -246,9 +254,9 @@ impl Stack {
                 if self.may_echo(work, IpCounter::Icmp6InErrors, data) {
                     let reply = Icmpv6Repr::EchoReply { ident, seq, data };
                     let mut out = vec![0; reply.len()];
-                    reply.emit(dst, src, &mut out);
-                    let counter = IpCounter::Icmp6OutEchoReplies;
-                    work.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
+                    reply.emit(zone::bare_v6(to_v6(own)), src, &mut out);
+                    let counters = (IpCounter::Icmp6OutMsgs, IpCounter::Icmp6OutEchoReplies);
+                    work.answer_as(own, arrived, &out, counters);
                 }
             }
             None => {
@@ -260,7 +268,8 @@ impl Stack {
                     let reply = Icmpv4Repr::EchoReply { ident, seq, data };
                     let mut out = vec![0; reply.len()];
                     reply.emit(&mut out);
-                    work.answer(arrived, &out, IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
+                    let counters = (IpCounter::IcmpOutMsgs, IpCounter::IcmpOutEchoReps);
+                    work.answer_as(own, arrived, &out, counters);
                 }
             }
         }

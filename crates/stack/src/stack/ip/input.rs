@@ -4,6 +4,7 @@
 use plimsoll_wire::protocol;
 
 use crate::arrived::Arrived;
+use crate::flow::is_all_hosts_group;
 use crate::interfaces::interface::Interface;
 use crate::packet::Packet;
 use crate::pollers::poll_state::PollState;
@@ -56,8 +57,8 @@ impl Stack {
             true => IpCounter::IpInDelivers,
             false => IpCounter::Ip6InDelivers,
         };
-        // What is for a group is for UDP alone.
-        if arrived.protocol != protocol::UDP && arrived.for_many {
+        let for_many = arrived.for_many;
+        if for_many && arrived.protocol != protocol::UDP && !self.is_icmp_for_group(arrived) {
             let addresses = match arrived.src.is_ipv4() {
                 true => IpCounter::IpInAddrErrors,
                 false => IpCounter::Ip6InAddrErrors,
@@ -76,6 +77,14 @@ impl Stack {
             _ => return,
         }
         work.count(delivers);
+    }
+
+    /// Whether a packet is an ICMPv6 message to a group that we are in. As on Linux, no echo request
+    /// of IPv4 to a group or to a broadcast address is answered (RFC 1122, section 3.2.2.6).
+    fn is_icmp_for_group(&self, arrived: &Arrived) -> bool {
+        arrived.protocol == protocol::ICMPV6
+            && arrived.dst.is_ipv6()
+            && (is_all_hosts_group(arrived.dst) || self.tables.udp().has_members(arrived.dst))
     }
 
     /// Puts the headers of a packet into one range. A device that cuts them up costs a copy.

@@ -9,7 +9,7 @@ use plimsoll_wire::WireError;
 use plimsoll_wire::ipv4::{HEADER_LEN, Ipv4Repr};
 
 use crate::arrived::Arrived;
-use crate::flow::is_unicast;
+use crate::flow::{is_all_hosts_group, is_group_within_host, is_unicast};
 use crate::interfaces::interface::Interface;
 use crate::interfaces::route::RouteTable;
 use crate::packet::{ChecksumState, Packet};
@@ -87,13 +87,14 @@ impl Stack {
         let to_loopback = dst.is_loopback() || src.is_loopback();
         // What claims to come from us, or belongs on loopback, must have come by loopback.
         let fits = interface.is_loopback() || !(to_loopback || routes.is_martian(src));
-        is_unicast(src) && fits && (is_unicast(dst) && routes.takes(dst) || self.hears(dst))
+        let hears = || self.hears(dst) && (interface.is_loopback() || !is_group_within_host(dst));
+        is_unicast(src) && fits && (is_unicast(dst) && routes.takes(dst) || hears())
     }
 
-    /// Whether some socket may want what is sent to `dst`, which is a group or a broadcast address.
+    /// Whether what is sent to `dst`, which is a group or a broadcast address, may be for us.
     pub(crate) fn hears(&self, dst: IpAddr) -> bool {
         self.interfaces.routes().is_broadcast(dst)
-            || dst.is_multicast() && self.tables.udp().is_joined(dst)
+            || dst.is_multicast() && (is_all_hosts_group(dst) || self.tables.udp().is_joined(dst))
     }
 
     fn ipv4_fragment(

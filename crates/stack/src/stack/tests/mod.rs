@@ -41,6 +41,7 @@ mod turns;
 mod udp;
 mod udp_any;
 mod udp_flows;
+mod udp_groups;
 mod udp_path;
 mod unhandled;
 mod waiting;

@@ -28,6 +28,10 @@ const ENDED: SocketError = SocketError::Connection(ConnectionError::TimedOut);
 /// peer is the sender. What was bound to an address or a port goes first. Dropping the listener
 /// ends it; flows that were accepted live on.
 ///
+/// What is for a group or a broadcast address makes flows as well, besides going to the sockets
+/// that hear it. Such an address is no source, so what is sent on such a flow comes from an address
+/// of ours; if the stack has none, the send fails with `ENETUNREACH`.
+///
 /// A flow ends when it is idle: calls then fail with `ETIMEDOUT`, and a datagram that comes later
 /// makes a new one.
 pub struct UdpListener {
@@ -37,7 +41,8 @@ pub struct UdpListener {
 
 impl Stack {
     /// Takes datagrams to any address, of ours or not: to `port`, or with 0 to all ports that no
-    /// socket and no other such listener has. From now on packets to any address are for us.
+    /// socket and no other such listener has, to groups and broadcast addresses as well. From now
+    /// on packets to any address are for us.
     ///
     /// # Errors
     /// If there is such a listener or socket already, or the configuration makes no sense.

@@ -14,6 +14,7 @@ use crate::packet::Packet;
 use crate::policies::udp_memory::limit_of;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
+use crate::sockets::udp::flow::FlowListener;
 use crate::sockets::udp::receive_queue::DatagramInfo;
 use crate::sockets::udp::{Delivery, NextPoll, UdpEndpoint};
 use crate::sockets::unhandled::UnhandledKind;
@@ -27,6 +28,7 @@ use crate::zone;
 pub(crate) struct UdpCounters {
     pub(crate) in_datagrams: IpCounter,
     pub(crate) no_ports: IpCounter,
+    pub(crate) ignored_multi: IpCounter,
     pub(crate) in_errors: IpCounter,
     pub(crate) out_datagrams: IpCounter,
     pub(crate) rcvbuf_errors: IpCounter,
@@ -38,6 +40,7 @@ pub(crate) struct UdpCounters {
 const V4: UdpCounters = UdpCounters {
     in_datagrams: IpCounter::UdpInDatagrams,
     no_ports: IpCounter::UdpNoPorts,
+    ignored_multi: IpCounter::UdpIgnoredMulti,
     in_errors: IpCounter::UdpInErrors,
     out_datagrams: IpCounter::UdpOutDatagrams,
     rcvbuf_errors: IpCounter::UdpRcvbufErrors,
@@ -49,6 +52,7 @@ const V4: UdpCounters = UdpCounters {
 const V6: UdpCounters = UdpCounters {
     in_datagrams: IpCounter::Udp6InDatagrams,
     no_ports: IpCounter::Udp6NoPorts,
+    ignored_multi: IpCounter::Udp6IgnoredMulti,
     in_errors: IpCounter::Udp6InErrors,
     out_datagrams: IpCounter::Udp6OutDatagrams,
     rcvbuf_errors: IpCounter::Udp6RcvbufErrors,
@@ -111,10 +115,9 @@ impl Stack {
                 self.deliver_to(work, state, &endpoint, &datagram);
             }
             Found::New(listener) => {
-                let Some(flow) = self.begin_flow(work, &listener, from, to) else { return };
                 let ends = (data_at, repr.payload_len);
                 let datagram = self.datagram(packet, arrived, (from, to), ends);
-                self.deliver_to(work, state, &flow, &datagram);
+                self.deliver_to_new(work, state, &listener, &datagram);
             }
             Found::Nobody => {
                 work.count(counters.no_ports);
@@ -205,14 +208,32 @@ impl Stack {
         work.count(counters.in_errors);
     }
 
-    /// Gives a datagram that is for a group to everybody who is in it.
+    /// Begins a flow with a datagram, if there is a place for one.
+    fn deliver_to_new(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        listener: &Arc<FlowListener>,
+        datagram: &Datagram,
+    ) {
+        let flow = self.begin_flow(work, listener, datagram.from, datagram.to);
+        if let Some(flow) = flow {
+            self.deliver_to(work, state, &flow, datagram);
+        }
+    }
+
+    /// Gives a datagram that is for a group or a broadcast address to all that hear it.
     fn deliver_to_all(&self, work: &mut Work<'_>, state: &mut PollState, datagram: &Datagram) {
         let all = self.tables.udp().find_all(datagram.from, datagram.to);
         if all.is_empty() {
-            return work.count(counters_of(datagram.info.from).no_ports);
+            return work.count(counters_of(datagram.info.from).ignored_multi);
         }
-        for endpoint in all {
-            self.deliver_to(work, state, &endpoint, datagram);
+        for found in all {
+            match found {
+                Found::Socket(endpoint) => self.deliver_to(work, state, &endpoint, datagram),
+                Found::New(listener) => self.deliver_to_new(work, state, &listener, datagram),
+                Found::Nobody => {}
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use plimsoll_wire::udp::UdpRepr;
 use plimsoll_wire::{ipv6, protocol, udp};
 
 use crate::error::SocketError;
-use crate::flow::{FlowKey, is_unicast};
+use crate::flow::{FlowKey, is_group_within_host, is_unicast};
 use crate::interfaces::route::RouteTable;
 use crate::limits::{MAX_DATAGRAM_V4, MAX_DATAGRAM_V6, MAX_UDP_SEGMENTS};
 use crate::offload::checksum;
@@ -169,6 +169,7 @@ impl Stack {
         let by = |&by: &u8| group && zone.is_none_or(|zone| zone == by);
         let by = options.multicast_interface.filter(by);
         let interface = match by {
+            _ if is_group_within_host(remote.ip()) => routes.loopback(),
             Some(interface) => interface,
             None => way(routes, local.ip(), remote.ip())?,
         };

@@ -254,7 +254,9 @@ impl UdpSocket {
 
     /// Joins a group: what is sent to it and to the port of this socket arrives from now on. Nobody
     /// is told (no IGMP, no MLD): the devices of a stack have one neighbour, which sends us all
-    /// that it has for us.
+    /// that it has for us. The groups of all hosts (`224.0.0.1`, `ff02::1`, and `ff01::1`, which
+    /// does not leave the host) are heard without it by a socket that is bound to such a group or
+    /// to the unspecified address of its version.
     ///
     /// # Errors
     /// `EINVAL` if it is no group or the socket is for any address, `EADDRINUSE` if the socket is
