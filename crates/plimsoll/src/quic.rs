@@ -13,9 +13,9 @@
 //! # }
 //! ```
 //!
-//! quinn gets what it wants of a socket: ECN both ways, up to 64 datagrams in one send, trains of
-//! datagrams in one read, the address that a datagram was sent to, and packets that nobody
-//! fragments.
+//! quinn gets what it wants of a socket: ECN both ways, up to 64 datagrams of any length in one
+//! send, trains of datagrams in one read, the address that a datagram was sent to, and packets that
+//! nobody fragments. Datagrams that cannot leave are lost; `plimsoll.UdpSendsLost` counts them.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -117,16 +117,10 @@ impl AsyncUdpSocket for QuicSocket {
             .from(transmit.src_ip)
             .tos(Some(transmit.ecn.map_or(0, |ecn| ecn as u8)))
             .segment_size(transmit.segment_size);
-        match self.socket.try_send_msg(&how, &[transmit.contents]) {
-            // A datagram that cannot leave is a datagram that is lost, as with quinn's own sockets:
-            // a probe that is too long, or a route that is gone for a moment.
-            Err(error)
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NetworkDown) =>
-            {
-                Ok(())
-            }
-            other => other.map(drop),
-        }
+        // A datagram that cannot leave is a datagram that is lost, as with quinn's own sockets: a
+        // probe that is too long, or a route that is gone for a moment.
+        let now = self.socket.stack().now();
+        self.socket.told(self.socket.socket().send_or_lose(now, &how, transmit.contents))
     }
 
     fn poll_recv(

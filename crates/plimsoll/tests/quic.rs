@@ -83,6 +83,38 @@ async fn a_socket_has_what_quinn_wants() {
     assert!(matches!(poller.as_mut().poll_writable(&mut cx), Poll::Ready(Ok(()))));
 }
 
+#[tokio::test]
+async fn a_train_of_jumbo_frames_arrives_whole_and_what_is_lost_is_counted() {
+    let (here, there) = pair(LinkConfig::default().mtu(9000));
+    let server = socket(&there, "192.0.2.2:443");
+    let client = socket(&here, "192.0.2.1:0");
+    let contents: Vec<u8> = (0..10 * 8952_u32).map(|at| (at / 8952) as u8).collect();
+    let transmit = Transmit {
+        destination: "192.0.2.2:443".parse().unwrap(),
+        ecn: None,
+        contents: &contents,
+        segment_size: Some(8952),
+        src_ip: None,
+    };
+    client.try_send(&transmit).unwrap();
+    let (mut buf, mut got) = (vec![0; 65_535], Vec::new());
+    while got.len() < contents.len() {
+        let mut meta = [RecvMeta::default()];
+        let read = poll_fn(|cx| server.poll_recv(cx, &mut [IoSliceMut::new(&mut buf)], &mut meta));
+        assert_eq!(read.await.unwrap(), 1);
+        assert_eq!(meta[0].stride, 8952);
+        got.extend_from_slice(&buf[..meta[0].len]);
+    }
+    assert!(got == contents);
+    let lost = || {
+        let counters = here.counters();
+        counters.iter().find(|(name, _)| *name == "plimsoll.UdpSendsLost").unwrap().1
+    };
+    assert_eq!(lost(), 0);
+    client.try_send(&Transmit { segment_size: Some(8973), ..transmit }).unwrap();
+    assert_eq!(lost(), 10, "no datagram fits the link");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bulk_arrives_whole_also_through_a_narrow_link() {
     let narrow = LinkConfig::default().rate(Some(200_000_000));

@@ -140,6 +140,7 @@ ip_counters! {
     UdpFlowTimeouts => "plimsoll.UdpFlowTimeouts", "UDP flows to any address that ended because they were idle.";
     UdpFlowsEvicted => "plimsoll.UdpFlowsEvicted", "UDP flows to any address that ended to make place for others.";
     UdpFlowsRefused => "plimsoll.UdpFlowsRefused", "Datagrams to any address that began no flow because there was no place for one.";
+    UdpSendsLost => "plimsoll.UdpSendsLost", "Datagrams of QUIC endpoints that could not leave and are lost.";
     Unhandled => "plimsoll.Unhandled", "Packets that nobody wanted and that the hook for such was given.";
     UnhandledDropped => "plimsoll.UnhandledDropped", "Packets that nobody wanted and that the queue for such had no room for.";
     UnhandledPanics => "plimsoll.UnhandledPanics", "Calls of the hook for packets that nobody wants that panicked.";

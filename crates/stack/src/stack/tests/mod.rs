@@ -43,6 +43,7 @@ mod udp_any;
 mod udp_flows;
 mod udp_groups;
 mod udp_path;
+mod udp_trains;
 mod unhandled;
 mod waiting;
 mod wakeups;

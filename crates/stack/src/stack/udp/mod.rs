@@ -2,6 +2,7 @@
 
 pub(crate) mod flows;
 pub(crate) mod input;
+pub(crate) mod lossy;
 pub(crate) mod output;
 pub(crate) mod path;
 pub(crate) mod socket;

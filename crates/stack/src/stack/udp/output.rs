@@ -40,7 +40,8 @@ pub struct UdpTransmit {
     /// TTL or hop limit (IP_TTL, IPV6_HOPLIMIT).
     pub ttl: Option<u8>,
     /// Cuts what is sent into datagrams of so many bytes each; the last may be shorter. 64 at most
-    /// (UDP_SEGMENT). All leave as one packet where the device takes that.
+    /// (UDP_SEGMENT), and together no longer than one datagram may be. All leave as one packet
+    /// where the device takes that.
     pub segment_size: Option<usize>,
 }
 
@@ -71,6 +72,15 @@ impl Payload<'_> {
     }
 }
 
+/// What a send needs beside a place in the queue of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Space in the send queue.
+    BySendQueue,
+    /// Nothing: it is a part of what was admitted.
+    Granted,
+}
+
 /// A datagram that may leave.
 struct Leaving {
     local: SocketAddr,
@@ -96,11 +106,25 @@ impl Stack {
         how: &UdpTransmit,
         payload: Payload<'_>,
     ) -> Result<usize, SocketError> {
+        self.send_udp_as(now, endpoint, how, payload, Admission::BySendQueue)
+    }
+
+    /// As [`send_udp`](Self::send_udp), if `admission` allows it.
+    #[inline]
+    pub(crate) fn send_udp_as(
+        &self,
+        now: Instant,
+        endpoint: &Arc<UdpEndpoint>,
+        how: &UdpTransmit,
+        payload: Payload<'_>,
+        admission: Admission,
+    ) -> Result<usize, SocketError> {
         let view = endpoint.send_view()?;
         let leaving = self.leaving(now, &view, how, payload.len())?;
         let counters = counters_of(leaving.remote);
         let mut work = Work::begin_at(self, now, endpoint.home);
-        if !endpoint.has_send_space(view.options.sndbuf) {
+        let by_queue = admission == Admission::BySendQueue;
+        if by_queue && !endpoint.has_send_space(view.options.sndbuf) {
             work.count(counters.sndbuf_errors);
             return Err(SocketError::WouldBlock);
         }

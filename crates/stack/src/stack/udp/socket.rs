@@ -82,6 +82,23 @@ impl UdpSocket {
         self.known(self.stack.send_udp(now, &self.endpoint, how, Payload::Shared(payload)))
     }
 
+    /// Sends `data` for a protocol that expects loss, as QUIC does. With
+    /// [`segment_size`](UdpTransmit::segment_size) it may be longer than one [send](Self::send)
+    /// takes, and leaves as several. What cannot leave is lost (`plimsoll.UdpSendsLost`): it is too
+    /// long for the path, there is no route, or an ICMP error waited to be reported.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if the send queue or the queue of the interface is full, and
+    /// [`SocketError::NetworkDown`]: nothing was sent then.
+    pub fn send_or_lose(
+        &self,
+        now: Instant,
+        how: &UdpTransmit,
+        data: &[u8],
+    ) -> Result<(), SocketError> {
+        self.known(self.stack.send_udp_or_lose(now, &self.endpoint, how, data))
+    }
+
     /// Reads the next datagram. What does not fit `buf` is lost; [`Received::stride`] is its whole
     /// length.
     ///
