@@ -58,6 +58,13 @@ impl State {
         matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
 
+    /// Whether the connection has come to its end. In TIME-WAIT only a [`TimeWait`] is left to do.
+    ///
+    /// [`TimeWait`]: crate::time_wait::TimeWait
+    pub const fn has_ended(self) -> bool {
+        matches!(self, State::TimeWait | State::Closed)
+    }
+
     /// Whether our FIN is queued or sent in this state.
     pub const fn sent_fin(self) -> bool {
         use State::*;

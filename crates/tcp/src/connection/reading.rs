@@ -13,7 +13,6 @@ use crate::event::{Events, ReadError};
 use crate::recv::window::default_buffer;
 use crate::recv::{Batch, FlushReason};
 use crate::send::memory;
-use crate::state::State;
 use crate::timer::Timer;
 
 impl Connection {
@@ -81,7 +80,7 @@ impl Connection {
 
     /// Why a read finds nothing.
     fn nothing_to_read(&self) -> Result<usize, ReadError> {
-        let ended = matches!(self.state, State::Closed | State::TimeWait);
+        let ended = self.state.has_ended();
         match self.error {
             _ if self.rcv.has_ended() => Ok(0),
             Some(error) => Err(ReadError::Failed(error)),

@@ -84,7 +84,7 @@ impl Connection {
         // Only now: a forged segment whose ACK is wrong must not move the clock of PAWS.
         self.update_ts_recent(cx, seg);
         self.on_our_fin_acked(cx);
-        if matches!(self.state, State::Closed | State::TimeWait) {
+        if self.state.has_ended() {
             return;
         }
         self.on_urgent(seg);

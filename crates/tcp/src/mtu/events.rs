@@ -56,7 +56,7 @@ impl Connection {
     }
 
     fn on_link_mtu(&mut self, cx: &Context, known: PathMtu) {
-        if matches!(self.state, State::Closed | State::TimeWait) {
+        if self.state.has_ended() {
             return;
         }
         let mtu = known.current();
@@ -70,7 +70,7 @@ impl Connection {
 
     /// The path carries `mtu` bytes at most. Returns whether that is news.
     fn on_mtu(&mut self, cx: &Context, mtu: u16) -> bool {
-        let ended = matches!(self.state, State::Closed | State::TimeWait);
+        let ended = self.state.has_ended();
         if ended || !self.path.lower_mtu(mtu) {
             return false;
         }
