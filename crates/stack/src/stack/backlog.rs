@@ -16,6 +16,10 @@
 //! here lead through sending, so a deferred ACK is never forgotten.
 //!
 //! A thread does not work for others without end: after some rounds, the poller takes over.
+//!
+//! What was left behind the end of the connection is not for it: a SYN may open the next one. Such
+//! segments are [routed anew](Work::route_strays) when the socket has been let go, by the thread
+//! that found them, since it owns no socket then.
 
 use std::sync::Arc;
 
@@ -54,8 +58,9 @@ impl Work<'_> {
     pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>, owned: Owned<'_>, settles: bool) {
         let (mut owned, mut settles) = (owned, settles);
         let mut rounds = 0;
-        // Once the stack has come to its end, there is no poller to hand over to.
-        while rounds < RELEASE_ROUNDS || self.stack.pollers.ended().is_some() {
+        // Once the stack has come to its end, there is no poller to hand over to. Nor does the
+        // poller find a connection that has left the tables.
+        while rounds < RELEASE_ROUNDS || owned.is_gone() || self.stack.pollers.ended().is_some() {
             rounds += 1;
             settles |= self.run_left(endpoint, &mut owned);
             if std::mem::take(&mut settles) {
@@ -63,11 +68,15 @@ impl Work<'_> {
             }
             match owned.release() {
                 Some(again) => owned = again,
-                None => return,
+                None => {
+                    self.route_strays();
+                    return;
+                }
             }
         }
         // Dropping it hands what is left now to the poller.
         drop(owned);
+        self.route_strays();
         self.look_again(endpoint);
     }
 
@@ -128,23 +137,27 @@ impl Work<'_> {
         for mut segment in queue.drain(..) {
             endpoint.backlog().done(counted(&segment));
             if !self.take_segment(endpoint, inner, (&mut segment, Batch::Backlog)) {
-                // The connection has ended meanwhile.
-                self.stack.to_the_rest(self, &endpoint.key, &segment);
+                self.strays.push((endpoint.key, segment));
             }
         }
         self.stack.pollers.spare_backlogs().give(queue);
     }
 
     /// For an owner: the connection gets a segment of a batch. What its ACK is about is left to the
-    /// end of the batch if possible. Returns false if the connection has left the tables; the
-    /// segment is as it was then.
+    /// end of the batch if possible. A connection that has ended leaves the tables at once, not at
+    /// the end of the batch, so that the next segment finds what is there then. Returns false if it
+    /// had ended before this segment; the segment is as it was then.
     pub(crate) fn take_segment(
         &mut self,
         endpoint: &Arc<Endpoint>,
         inner: &mut Inner,
         (segment, batch): (&mut Segment, Batch),
     ) -> bool {
-        if inner.is_gone() {
+        if inner.conn.state().has_ended() {
+            // A timer, a report or a call of the application may have ended it in this batch.
+            if !inner.is_gone() {
+                self.settle(endpoint, inner);
+            }
             return false;
         }
         let cx = self.context(endpoint, inner);
@@ -168,7 +181,9 @@ impl Work<'_> {
         endpoint.at(Site::Segment);
         self.account(endpoint, inner);
         self.promote(endpoint, inner);
-        if output == OutputDue::Now {
+        if inner.conn.state().has_ended() {
+            self.settle(endpoint, inner);
+        } else if output == OutputDue::Now {
             self.transmit(endpoint, inner);
         }
         true

@@ -100,9 +100,9 @@ impl Work<'_> {
 
 impl Stack {
     /// Something was left for a thread that only looks: it is for the poller. If nobody polls any
-    /// more, it is done here.
+    /// more, or the poller could not find the connection any more, it is done here.
     fn hand_over(&self, endpoint: &Arc<Endpoint>, owned: Owned<'_>) {
-        if self.pollers.ended().is_some() {
+        if owned.is_gone() || self.pollers.ended().is_some() {
             let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home());
             work.release(endpoint, owned, false);
             work.finish();

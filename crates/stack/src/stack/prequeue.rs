@@ -78,8 +78,7 @@ impl Work<'_> {
         while let Some(mut segment) = inner.prequeue.as_mut().and_then(|prequeue| prequeue.pop()) {
             count += 1;
             if !self.take_segment(endpoint, inner, (&mut segment, Batch::Prequeue)) {
-                // The connection has ended meanwhile.
-                self.stack.to_the_rest(self, &endpoint.key, &segment);
+                self.strays.push((endpoint.key, segment));
             }
         }
         count

@@ -24,7 +24,7 @@ use crate::stack::work::Work;
 
 /// What became of a segment that was for a connection.
 struct Given {
-    /// It is dealt with: the connection has not left the tables.
+    /// It is dealt with: the connection had not ended.
     taken: bool,
     /// The connection is to be settled at the end of the batch, and nobody has noted that yet.
     touched: bool,
@@ -98,12 +98,16 @@ impl Stack {
         (segment, tos): (Segment, u8),
     ) {
         let mut segment = segment;
-        if let Some(endpoint) = self.tables.connections().find(key)
-            && self.to_connection(work, state, endpoint, &mut segment)
-        {
-            return;
+        while let Some(endpoint) = self.tables.connections().find(key) {
+            if self.to_connection(work, state, endpoint, &mut segment) {
+                return;
+            }
+            // It has ended. What was left for it arrived before this segment, and may have opened
+            // another.
+            if !work.route_strays() {
+                break;
+            }
         }
-        // There is none, or it left the table between the look-up and the lock.
         let listener = self.listener_for(key);
         let Some(least_iss) = self.to_time_wait(work, key, &segment, listener.is_some()) else {
             return;
@@ -194,8 +198,8 @@ impl Stack {
         self.listener_for(key)?.md5_key(key.remote)
     }
 
-    /// Gives a segment to its connection. Returns false if the connection has left the tables; the
-    /// segment is as it was then.
+    /// Gives a segment to its connection. Returns false if the connection had left the tables
+    /// before; the segment is as it was then.
     pub(super) fn to_connection(
         &self,
         work: &mut Work<'_>,
@@ -244,18 +248,8 @@ impl Stack {
             }
         }
         let taken = work.take_segment(endpoint, &mut inner, (segment, Batch::Device));
-        Given { taken, touched: (left || taken) && inner.touch() }
-    }
-
-    /// A segment that was left for a connection, which has ended before it was worked on.
-    pub(crate) fn to_the_rest(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment) {
-        match self.to_time_wait(work, key, segment, false) {
-            // A SYN comes again.
-            Some(_) if segment.repr.flags.contains(TcpFlags::SYN) => {}
-            // Its TOS was not kept.
-            Some(_) => self.to_nobody(work, key, segment, 0),
-            None => {}
-        }
+        // Also if it has gone: something may be left for it that only the end of the batch finds.
+        Given { taken, touched: inner.touch() }
     }
 
     /// Answers a segment that nobody wants with a reset, within limits. Where a listener has a key
@@ -276,6 +270,35 @@ impl Stack {
 }
 
 impl Work<'_> {
+    /// For a thread that owns no socket: takes the segments that were left behind the end of their
+    /// connections to whom they are for now. Returns whether there were any.
+    #[inline]
+    pub(crate) fn route_strays(&mut self) -> bool {
+        !self.strays.is_empty() && self.route_all_strays()
+    }
+
+    #[cold]
+    fn route_all_strays(&mut self) -> bool {
+        // What they open is settled on the way, which may bring more: those are for the first call.
+        if std::mem::replace(&mut self.routes, true) {
+            return false;
+        }
+        // They are of another packet, and those of the strays were not kept.
+        let headers = self.syn_headers.take();
+        // This may not be the thread that polls.
+        let mut state = PollState::default();
+        while !self.strays.is_empty() {
+            for (key, segment) in std::mem::take(&mut self.strays) {
+                // The TOS of its packet was not kept.
+                self.stack.tcp_demux(self, &mut state, &key, (segment, 0));
+                self.stack.settle_touched(self, &mut state);
+            }
+        }
+        self.syn_headers = headers;
+        self.routes = false;
+        true
+    }
+
     /// Whether a SYN from `source` is worked on although SYNs have had their share.
     fn spares(&self, state: &mut PollState, source: IpAddr) -> bool {
         let peers = self.stack.policies.proven_peers();

@@ -13,13 +13,14 @@ use arrayvec::ArrayVec;
 use plimsoll_buf::{ChunkWriter, PostponedDrops, Slices};
 use plimsoll_tcp::{
     Below, ConnectionError, Context, Counter, Counters, Events, Input, Instant, MemoryRoom,
-    ReadError, Serial, State,
+    ReadError, Segment, Serial, State,
 };
 
 use crate::connection_id::ConnectionId;
 use crate::device::earlier;
 use crate::error::{SocketError, StackError};
 use crate::events::{PendingEvents, StackEvent};
+use crate::flow::FlowKey;
 use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
 use crate::pollers::queue::Queue;
@@ -61,6 +62,10 @@ pub(crate) struct Work<'a> {
     queued_on: Cell<u16>,
     /// Who sends what was queued.
     departure: Departure,
+    /// Segments that were left for connections which had ended before them.
+    pub(crate) strays: Vec<(FlowKey, Segment)>,
+    /// Strays are being routed.
+    pub(crate) routes: bool,
     /// The headers of the SYN that is worked on, if some listener keeps those of its connections.
     pub(crate) syn_headers: Option<SynHeaders>,
     /// The earliest timer that was armed.
@@ -94,6 +99,8 @@ impl<'a> Work<'a> {
             events: PendingEvents::default(),
             queued_on: Cell::new(0),
             departure: Departure::Here,
+            strays: Vec::new(),
+            routes: false,
             syn_headers: None,
             armed: Instant::FAR_FUTURE,
             home,

@@ -322,7 +322,8 @@ impl Stack {
                 return work.leave_report(&endpoint, report);
             };
             let heard = work.hear(&endpoint, &mut inner, report);
-            if heard && inner.touch() {
+            // Where it has gone, something may be left for it that only the end of the batch finds.
+            if (heard || inner.is_gone()) && inner.touch() {
                 state.touched.push(endpoint.clone());
             }
         });

@@ -32,6 +32,7 @@ mod readiness;
 mod request_ack;
 mod reuse_port;
 mod route_metrics;
+mod same_batch;
 mod signed;
 mod spinning;
 mod syn_flood;
