@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("behaviour::a_closed_port_of_the_kernel_refuses_us", closed_port_refuses_us),
     Case::light("behaviour::a_reset_reaches_our_reader_and_writer", reset_reaches_us),
     Case::light("behaviour::resets_do_not_hurt_our_server", resets_do_not_hurt),
+    Case::light("behaviour::a_syn_behind_a_reset_is_answered_at_once", reset_then_syn),
     Case::light("behaviour::the_kernel_closes_its_half_first", kernel_closes_first),
     Case::light("behaviour::we_close_our_half_first_and_still_read_all", we_close_first),
     Case::light("behaviour::our_read_times_out", read_times_out),
@@ -88,6 +89,18 @@ fn resets_do_not_hurt() -> Result<()> {
     let world = World::new()?;
     let server = world.serve(&["echo:7"])?;
     expect(&peer(&world, &["reset-us", &ours(7)])?, "same")?;
+    server.end_cleanly(Signal::INT, SOON)
+}
+
+/// A reset and the SYN of the next connection from the same port may be in one batch. A SYN that is
+/// not answered is repeated, which the kernel counts.
+fn reset_then_syn() -> Result<()> {
+    let world = World::new()?;
+    let server = world.serve(&["echo:7"])?;
+    for address in [ours(7), format!("[{OURS6}]:7")] {
+        let found = peer(&world, &["reconnect", &address, "--count", "200", "--port", "4000"])?;
+        expect(&found, "connected 200, SYNs repeated 0")?;
+    }
     server.end_cleanly(Signal::INT, SOON)
 }
 

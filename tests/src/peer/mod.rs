@@ -11,6 +11,7 @@ mod hosts;
 mod malformed;
 pub(crate) mod options;
 mod proxied;
+mod reconnect;
 mod socks;
 mod talk;
 pub(crate) mod workload;
@@ -45,6 +46,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "send-late" => behaviour::send_late(&options),
         "reset" => behaviour::reset(&options),
         "reset-us" => behaviour::reset_us(&options),
+        "reconnect" => reconnect::run(&options),
         "silent" => behaviour::silent(&options),
         "stalled-reader" => behaviour::stalled_reader(&options),
         "many" => behaviour::many(&options),
