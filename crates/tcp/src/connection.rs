@@ -325,6 +325,13 @@ impl Connection {
         &self.options
     }
 
+    /// Whether routers are not believed about the path MTU, and so may fragment packets: because
+    /// the route says `mtu lock`, or by what was learnt ([`LearntMtu::locked`](crate::LearntMtu)).
+    #[inline]
+    pub fn has_locked_mtu(&self) -> bool {
+        self.options.route.mtu_lock || self.path.is_locked()
+    }
+
     /// Whether `seq` belongs to a segment that was sent and is not yet acknowledged: what an ICMP
     /// error must quote to be believed (RFC 5927, section 4.1).
     pub fn is_in_flight(&self, seq: SeqNum) -> bool {

@@ -98,7 +98,7 @@ pub use mtu::PathEvent;
 pub use open_params::OpenParams;
 pub use output::{Hold, Refusal};
 pub use recv::{AckDecision, AckReason, Batch, FlushReason, Reader};
-pub use route::{PathMtu, PathMtuDiscovery, RouteMetrics};
+pub use route::{LearntMtu, PathMtu, PathMtuDiscovery, RouteMetrics};
 pub use segment::{Below, CwrFlag, Ecn, MemoryRoom, Segment, SendKind, Transmit};
 pub use send::WriteFlags;
 pub use send::error_queue::{ErrorReport, TxStage, TxTimestamps};

@@ -1,12 +1,14 @@
 //! Path MTU: what the path below can carry, and how a change reaches the MSS.
 //!
-//! The MSS that we announce is what the route says (`advmss`), or else follows from the MTU of the
-//! open (RFC 9293, section 3.7.1). The MSS
-//! that we send with is the smallest of what the peer announced, what the path carries now, and
-//! `TCP_MAXSEG`, less the options that every segment carries: timestamps, a signature (RFC 6691).
+//! The MSS that we announce is what the route says (`advmss`), whatever the path carries, or else
+//! follows from the MTU of the path (RFC 9293, section 3.7.1). The MSS that we send with is the
+//! smallest of what the peer announced, what the path carries now, and `TCP_MAXSEG`, less the
+//! options that every segment carries: timestamps, a signature (RFC 6691).
 //!
 //! What the path carries is told by routers ([`events`]), which is believed for `mtu_expires`, or
 //! found out by probes ([`search`], [`probing`]).
+//! A router that names less than the caller goes down to locks the MTU for that time: segments are
+//! not shortened any further, and routers may fragment them ([`Path::is_locked`]).
 
 mod events;
 mod probing;
@@ -38,6 +40,10 @@ const DEFAULT_MSS_V6: u16 = 1220;
 pub enum PathEvent {
     /// Packet too big (RFC 1191, RFC 8201): the path carries at most this IP packet, in bytes.
     Mtu(u16),
+    /// Packet too big, but the message names no MTU, or one that is below what we go down to (IPv4).
+    /// From now on IP packets are at most this long, in bytes, and routers may fragment them
+    /// ([`LearntMtu::locked`](crate::LearntMtu::locked)).
+    LockedMtu(u16),
     /// The link below carries longer or shorter packets than before. This is what is known of the
     /// path from now on.
     Link(PathMtu),
@@ -74,6 +80,8 @@ struct Learnt {
     link_mtu: u16,
     /// When the path's MTU is that of the link again.
     lowered_until: Instant,
+    /// Until then routers may fragment packets.
+    locked: bool,
     /// What probes have shown, if there are any.
     search: Option<MtuSearch>,
 }
@@ -108,6 +116,12 @@ impl Path {
         self.advmss
     }
 
+    /// Whether what was learnt lets routers fragment packets.
+    #[inline]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.learnt.as_ref().is_some_and(|learnt| learnt.locked)
+    }
+
     /// Most payload bytes of one packet that is handed down.
     pub(crate) const fn max_super_segment(&self) -> usize {
         self.max_super_segment as usize
@@ -117,7 +131,12 @@ impl Path {
     fn learnt(&mut self) -> &mut Learnt {
         let link_mtu = self.mtu;
         self.learnt.get_or_insert_with(|| {
-            Box::new(Learnt { link_mtu, lowered_until: Instant::FAR_FUTURE, search: None })
+            Box::new(Learnt {
+                link_mtu,
+                lowered_until: Instant::FAR_FUTURE,
+                locked: false,
+                search: None,
+            })
         })
     }
 
@@ -169,19 +188,21 @@ impl Path {
 
     /// This is what is known of the path from now on, whose MTU is set already.
     fn set_known(&mut self, known: PathMtu) {
-        let lowered = known.told.filter(|&(mtu, _)| mtu < known.link);
+        let lowered = known.learnt.filter(|learnt| learnt.mtu < known.link || learnt.locked);
         if lowered.is_none() && self.learnt.is_none() {
             return;
         }
         let learnt = self.learnt();
         learnt.link_mtu = known.link;
-        learnt.lowered_until = lowered.map_or(Instant::FAR_FUTURE, |(_, until)| until);
+        learnt.lowered_until = lowered.map_or(Instant::FAR_FUTURE, |lowered| lowered.until);
+        learnt.locked = lowered.is_some_and(|lowered| lowered.locked);
     }
 
     /// What the link carries, once what lowered the MTU is not believed any longer. Says so once.
     fn outdated(&mut self, now: Instant) -> Option<u16> {
         let learnt = self.learnt.as_mut().filter(|learnt| learnt.lowered_until <= now)?;
         learnt.lowered_until = Instant::FAR_FUTURE;
+        learnt.locked = false;
         Some(learnt.link_mtu)
     }
 }

@@ -58,23 +58,42 @@ crate::setters!(RouteMetrics {
 pub struct PathMtu {
     /// What the link below carries.
     pub link: u16,
-    /// What a router has told that is less than that, and until when it is believed (RFC 1191,
-    /// section 6.3; RFC 8201, section 4). From then on segments grow up to what the link carries.
-    pub told: Option<(u16, Instant)>,
+    /// What was learnt from a router, if that is still believed. Once it is not, segments grow up
+    /// to what the link carries.
+    pub learnt: Option<LearntMtu>,
+}
+
+/// A path MTU that was learnt from a router's message (RFC 1191, RFC 8201).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearntMtu {
+    /// Bytes of an IP packet.
+    pub mtu: u16,
+    /// Until when it is believed (RFC 1191, section 6.3; RFC 8201, section 4).
+    pub until: Instant,
+    /// The router named less than we go down to, or nothing (IPv4). So `mtu` may be more than the
+    /// path carries: routers may fragment packets, and are not believed any more, as with
+    /// [`RouteMetrics::mtu_lock`].
+    pub locked: bool,
 }
 
 impl PathMtu {
     /// The longest packet that the path carries now.
     #[must_use]
     pub fn current(self) -> u16 {
-        self.told.map_or(self.link, |(mtu, _)| mtu.min(self.link))
+        self.learnt.map_or(self.link, |learnt| learnt.mtu.min(self.link))
+    }
+
+    /// Whether what was learnt lets routers fragment packets ([`LearntMtu::locked`]).
+    #[must_use]
+    pub fn is_locked(self) -> bool {
+        self.learnt.is_some_and(|learnt| learnt.locked)
     }
 }
 
 impl From<u16> for PathMtu {
     /// The path carries what the link does.
     fn from(link: u16) -> PathMtu {
-        PathMtu { link, told: None }
+        PathMtu { link, learnt: None }
     }
 }
 

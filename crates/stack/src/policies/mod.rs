@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use plimsoll_tcp::Instant;
+use plimsoll_tcp::{Instant, LearntMtu};
 
 use crate::policies::icmp_limits::IcmpLimits;
 use crate::policies::memory::MemoryAccount;
@@ -115,9 +115,9 @@ impl Policies {
         self.secrets.fragment_ident(src, dst).wrapping_add(count)
     }
 
-    /// The path MTU to `remote`, if one was learnt, and until when it is believed. The lock is not
-    /// taken while none ever was.
-    pub(crate) fn learnt_mtu(&self, remote: IpAddr, now: Instant) -> Option<(u16, Instant)> {
+    /// What was learnt of the path MTU to `remote`, if it is still believed. The lock is not taken
+    /// while nothing ever was.
+    pub(crate) fn learnt_mtu(&self, remote: IpAddr, now: Instant) -> Option<LearntMtu> {
         if self.pmtu_in_use.load(Ordering::Relaxed) { self.pmtu().get(remote, now) } else { None }
     }
 

@@ -17,8 +17,6 @@ pub(crate) struct Quote {
     key: FlowKey,
     /// The sequence number.
     seq: SeqNum,
-    /// Bytes of the packet as its header says.
-    total_len: u16,
 }
 
 fn be16(data: &[u8], at: usize) -> u16 {
@@ -36,16 +34,11 @@ impl Quote {
         self.seq
     }
 
-    /// Bytes of the packet as its header says.
-    pub(crate) fn total_len(&self) -> u16 {
-        self.total_len
-    }
-
     /// Reads a quoted TCP packet of `zone`; `None` if it is none or cut too short.
     pub(crate) fn parse(packet: &[u8], zone: u8) -> Option<Quote> {
-        let (key, ports, total_len) = front_of(packet, protocol::TCP, zone)?;
+        let (key, ports) = front_of(packet, protocol::TCP, zone)?;
         let seq = SeqNum(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
-        Some(Quote { key, seq, total_len })
+        Some(Quote { key, seq })
     }
 }
 
@@ -53,25 +46,19 @@ impl Quote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UdpQuote {
     key: FlowKey,
-    total_len: u16,
 }
 
 impl UdpQuote {
     /// Reads a quoted datagram of `zone`, or its first fragment; `None` if it is none or cut too
     /// short.
     pub(crate) fn parse(packet: &[u8], zone: u8) -> Option<UdpQuote> {
-        let (key, _, total_len) = front_of(packet, protocol::UDP, zone)?;
-        Some(UdpQuote { key, total_len })
+        let (key, _) = front_of(packet, protocol::UDP, zone)?;
+        Some(UdpQuote { key })
     }
 
     /// Who talked with whom, from our point of view.
     pub(crate) fn key(&self) -> &FlowKey {
         &self.key
-    }
-
-    /// Bytes of the packet as its header says.
-    pub(crate) fn total_len(&self) -> u16 {
-        self.total_len
     }
 }
 
@@ -80,8 +67,8 @@ type Ports = [u8; 8];
 
 /// Reads the headers of a packet of ours of one protocol. Its addresses are in `zone`, if they are
 /// such as have one.
-fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports, u16)> {
-    let (src, dst, transport, total_len) = match packet.first()? >> 4 {
+fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports)> {
+    let (src, dst, transport) = match packet.first()? >> 4 {
         4 => {
             let fixed = packet.first_chunk::<{ ipv4::HEADER_LEN }>()?;
             let header_len = usize::from(fixed[0] & 0x0f) * 4;
@@ -92,7 +79,7 @@ fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports, u16)
             let addr =
                 |at: usize| Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]);
             let transport = packet.get(header_len.max(ipv4::HEADER_LEN)..)?;
-            (IpAddr::V4(addr(12)), IpAddr::V4(addr(16)), transport, be16(fixed, 2))
+            (IpAddr::V4(addr(12)), IpAddr::V4(addr(16)), transport)
         }
         6 => {
             let fixed = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
@@ -101,9 +88,8 @@ fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports, u16)
                 octets.copy_from_slice(&fixed[at..at + 16]);
                 Ipv6Addr::from(octets)
             };
-            let total_len = be16(fixed, 4).saturating_add(ipv6::HEADER_LEN as u16);
             let transport = v6_transport(fixed[6], &packet[ipv6::HEADER_LEN..], wanted)?;
-            (IpAddr::V6(addr(8)), IpAddr::V6(addr(24)), transport, total_len)
+            (IpAddr::V6(addr(8)), IpAddr::V6(addr(24)), transport)
         }
         _ => return None,
     };
@@ -114,7 +100,7 @@ fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports, u16)
         local_port: be16(ports, 0),
         remote_port: be16(ports, 2),
     };
-    Some((key, *ports, total_len))
+    Some((key, *ports))
 }
 
 /// What stands behind the headers of IPv6. What we send has no extension header but that of a

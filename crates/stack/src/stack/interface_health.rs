@@ -261,9 +261,9 @@ impl Stack {
         (remote, interface): (IpAddr, &Interface),
         now: Instant,
     ) -> PathMtu {
-        let told = self.policies.learnt_mtu(remote, now);
+        let learnt = self.policies.learnt_mtu(remote, now);
         let link = route.mtu.map_or(interface.mtu(), |mtu| mtu.min(interface.mtu()));
-        PathMtu { link, told: told.filter(|_| !route.mtu_lock) }
+        PathMtu { link, learnt: learnt.filter(|_| !route.mtu_lock) }
     }
 
     /// For who has entered a connection into the table that nobody has heard of: tells it if its

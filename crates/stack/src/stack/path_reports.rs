@@ -43,9 +43,9 @@ impl Work<'_> {
         let event = match report {
             PathReport::Error(_, error) => PathEvent::SoftError(error),
             PathReport::TooBig(quote, mtu) => {
-                let packet = (quote.key().remote, quote.total_len());
-                let mtu = self.stack.told_mtu(self, packet, mtu);
-                self.stack.learn_mtu(self, packet.0, mtu);
+                let remote = quote.key().remote;
+                let told = self.told_mtu(remote, mtu);
+                self.stack.learn_mtu(self, remote, told);
                 // The connection is told even if nothing was learnt: it may have begun before we
                 // knew, or take another path. Whether it listens is decided by the route as it was
                 // at the open, which decides as well whether routers may fragment its packets
@@ -54,11 +54,14 @@ impl Work<'_> {
                 if never || options.route.mtu_lock {
                     return true;
                 }
-                PathEvent::Mtu(mtu)
+                match told.locked {
+                    true => PathEvent::LockedMtu(told.mtu),
+                    false => PathEvent::Mtu(told.mtu),
+                }
             }
             PathReport::Link(known) => {
-                let told = known.told.filter(|_| !options.route.mtu_lock);
-                PathEvent::Link(PathMtu { told, ..known })
+                let learnt = known.learnt.filter(|_| !options.route.mtu_lock);
+                PathEvent::Link(PathMtu { learnt, ..known })
             }
             PathReport::Gone(error) => PathEvent::HardError(error),
         };

@@ -41,17 +41,24 @@ impl Connection {
 
     pub(crate) fn on_path_event(&mut self, cx: &Context, event: PathEvent) {
         match event {
-            PathEvent::Mtu(mtu) => self.on_packet_too_big(cx, mtu),
+            PathEvent::Mtu(mtu) => self.on_packet_too_big(cx, mtu, false),
+            PathEvent::LockedMtu(mtu) => self.on_packet_too_big(cx, mtu, true),
             PathEvent::Link(known) => self.on_link_mtu(cx, known),
             PathEvent::SoftError(error) => self.on_soft_error(cx, error),
             PathEvent::HardError(error) => self.fail(cx, error),
         }
     }
 
-    /// A router has told, which is believed for some time.
-    fn on_packet_too_big(&mut self, cx: &Context, mtu: u16) {
-        if self.on_mtu(cx, mtu) {
-            self.path.learnt().lowered_until = cx.now + Nanos::from(cx.config.mtu_expires);
+    /// A router has told, which is believed for some time. Of a locked MTU no router is believed
+    /// any more.
+    fn on_packet_too_big(&mut self, cx: &Context, mtu: u16, locks: bool) {
+        if self.path.is_locked() {
+            return;
+        }
+        if self.on_mtu(cx, mtu) || locks {
+            let learnt = self.path.learnt();
+            learnt.lowered_until = cx.now + Nanos::from(cx.config.mtu_expires);
+            learnt.locked = locks;
         }
     }
 
@@ -76,7 +83,9 @@ impl Connection {
         }
         self.sync_mss(cx);
         if self.state == State::SynSent {
-            self.path.lower_advmss();
+            if self.options.route.advmss.is_none() {
+                self.path.lower_advmss();
+            }
             self.on_syn_too_big(cx);
         } else {
             // Also if the MSS is the same: a probe may be outstanding.

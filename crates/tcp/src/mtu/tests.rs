@@ -6,6 +6,7 @@ use super::{PathEvent, PathMtu};
 use crate::config::Config;
 use crate::counters::Counter;
 use crate::output::Hold;
+use crate::route::LearntMtu;
 use crate::testing::{Setup, Trace};
 use crate::time::{Duration, Instant};
 
@@ -136,6 +137,10 @@ fn a_black_hole_is_left_by_shorter_segments() {
     }
 }
 
+fn learnt(mtu: u16, until: Instant) -> LearntMtu {
+    LearntMtu { mtu, until, locked: false }
+}
+
 #[test]
 fn a_router_is_believed_for_a_while() {
     let mut t = probing(0);
@@ -167,7 +172,7 @@ fn a_router_is_believed_for_a_while() {
 #[test]
 fn a_router_that_had_told_before_the_open_is_believed_as_long() {
     let until = Instant::from_millis(700_000);
-    let known = PathMtu { link: 1500, told: Some((1000, until)) };
+    let known = PathMtu { link: 1500, learnt: Some(learnt(1000, until)) };
     let mut t = Trace::established(Setup { mss: 1460, mtu: known, ..Setup::default() });
     assert_eq!((t.info().advmss, t.info().snd_mss, t.info().pmtu), (960, 960, 1000));
     t.now = Instant::from_millis(699_999);
@@ -178,7 +183,7 @@ fn a_router_that_had_told_before_the_open_is_believed_as_long() {
     t.write(1460);
     assert_eq!(lengths(&mut t), [1460]);
     assert_eq!(t.info().pmtu, 1500, "the link");
-    let known = PathMtu { link: 1400, told: Some((1200, t.now + Duration::from_secs(1))) };
+    let known = PathMtu { link: 1400, learnt: Some(learnt(1200, t.now + Duration::from_secs(1))) };
     t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Link(known)));
     assert_eq!(t.info().pmtu, 1200);
     t.recv(". 1:1 ack 2921");
@@ -186,4 +191,45 @@ fn a_router_that_had_told_before_the_open_is_believed_as_long() {
     t.write(1);
     lengths(&mut t);
     assert_eq!(t.info().pmtu, 1400, "a link that has changed leaves what was told as it is");
+}
+
+#[test]
+fn a_locked_mtu_lets_routers_fragment_until_it_is_outdated() {
+    let mut t = probing(0);
+    t.write(1460);
+    lengths(&mut t);
+    t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(552)));
+    assert!(!t.conn.has_locked_mtu());
+    t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::LockedMtu(552)));
+    assert!(t.conn.has_locked_mtu(), "also if it is no lower than before");
+    assert_eq!((t.info().snd_mss, t.info().pmtu), (512, 552));
+    lengths(&mut t);
+    t.recv(". 1:1 ack 1461");
+    let expires = Config::default().mtu_expires;
+    t.now += expires - Duration::from_secs(1);
+    // Routers are not believed any more: neither how long packets may be nor that it is news.
+    for event in [PathEvent::Mtu(100), PathEvent::LockedMtu(552)] {
+        t.call(|conn, cx| conn.handle_path_event(cx, event));
+    }
+    t.write(512);
+    assert_eq!(lengths(&mut t), [512]);
+    assert!(t.conn.has_locked_mtu());
+    t.recv(". 1:1 ack 1973");
+    t.now += Duration::from_secs(1);
+    t.write(1460);
+    assert_eq!(lengths(&mut t), [1460]);
+    assert!(!t.conn.has_locked_mtu());
+}
+
+#[test]
+fn a_lock_that_was_learnt_before_the_open_holds_for_a_link_as_short() {
+    let locked = |mtu| LearntMtu { locked: true, ..learnt(mtu, Instant::from_millis(700_000)) };
+    for (link, mtu) in [(1500, 552), (400, 400)] {
+        let known = PathMtu { link, learnt: Some(locked(mtu)) };
+        let mut t = Trace::established(Setup { mss: 1460, mtu: known, ..Setup::default() });
+        assert!(t.conn.has_locked_mtu(), "{link}");
+        assert_eq!(t.info().pmtu, u32::from(mtu), "{link}");
+        t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Link(1400.into())));
+        assert!(!t.conn.has_locked_mtu(), "{link}: what is known is another");
+    }
 }

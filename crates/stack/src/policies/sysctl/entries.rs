@@ -234,7 +234,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.route.min_pmtu",
         number!(552..=65_535, "bytes", min_pmtu),
-        "The least path MTU, in bytes, that ICMP is believed about on IPv4.",
+        "The least path MTU, in bytes, that ICMP is believed about on IPv4. After a message that \
+         names less, packets are at most this long, and routers may fragment them.",
     ),
     entry(
         "net.ipv4.ipfrag_time",

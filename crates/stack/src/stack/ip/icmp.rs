@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use plimsoll_tcp::ConnectionError;
+use plimsoll_tcp::{ConnectionError, LearntMtu};
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::icmpv6::{self, Icmpv6Repr};
 use plimsoll_wire::{WireError, protocol};
@@ -16,7 +16,6 @@ use crate::flow::is_unicast;
 use crate::limits::MAX_ECHO_DATA;
 use crate::packet::Packet;
 use crate::policies::icmp_limits::{Bucket, IcmpSender};
-use crate::policies::pmtu::plateau_below;
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
 use crate::sockets::path_report::PathReport;
@@ -330,34 +329,23 @@ impl Stack {
         Heard::Somebody
     }
 
-    /// The path MTU, in bytes, that a message tells about a packet of `total_len` bytes to `remote`
-    /// that was too long.
-    pub(crate) fn told_mtu(
-        &self,
-        work: &Work<'_>,
-        (remote, total_len): (IpAddr, u16),
-        told: u32,
-    ) -> u16 {
-        let least = if remote.is_ipv4() { work.settings.min_pmtu } else { MIN_MTU_V6 };
-        let told = match told {
-            0 => plateau_below(total_len),
-            told => u16::try_from(told).unwrap_or(u16::MAX),
-        };
-        told.max(least)
-    }
-
-    /// Remembers a path MTU that was told, if it is not above what we knew. Returns whether the
-    /// route lets it be believed: with `mtu lock` it does not, and nothing is remembered.
-    pub(crate) fn learn_mtu(&self, work: &Work<'_>, remote: IpAddr, mtu: u16) -> bool {
+    /// Remembers a path MTU that a router named, if it is not above what we knew. Returns whether
+    /// the route lets it be believed: with `mtu lock` it does not, and nothing is remembered.
+    pub(crate) fn learn_mtu(&self, work: &Work<'_>, remote: IpAddr, told: LearntMtu) -> bool {
         if self.interfaces.routes().metrics(remote).mtu_lock {
             return false;
         }
         // Our end is in the peer's zone, if that has one.
         let interface = self.interfaces.get(self.interfaces.between(remote, remote));
         let mut cache = self.policies.learn_mtu();
-        let learnt = cache.get(remote, work.now).map_or(u16::MAX, |(mtu, _)| mtu);
-        if mtu <= learnt.min(interface.mtu()) {
-            cache.learn(remote, mtu, work.now + work.settings.tcp.mtu_expires);
+        let learnt = cache.get(remote, work.now);
+        if learnt.is_some_and(|learnt| learnt.locked) {
+            return true;
+        }
+        let known = learnt.map_or(u16::MAX, |learnt| learnt.mtu).min(interface.mtu());
+        // A path that was shorter stays so, and is locked.
+        if told.mtu <= known || told.locked {
+            cache.learn(remote, LearntMtu { mtu: told.mtu.min(known), ..told });
         }
         true
     }
@@ -445,6 +433,20 @@ impl Stack {
 }
 
 impl Work<'_> {
+    /// What a message that names the MTU `told` means for the path to `remote`. One of IPv4 that
+    /// names less than `min_pmtu`, or nothing, says that the path carries less than we go down to.
+    /// So routers may fragment packets from then on, as on Linux.
+    pub(crate) fn told_mtu(&self, remote: IpAddr, told: u32) -> LearntMtu {
+        let v4 = remote.is_ipv4();
+        let least = if v4 { self.settings.min_pmtu } else { MIN_MTU_V6 };
+        let mtu = u16::try_from(told).unwrap_or(u16::MAX);
+        LearntMtu {
+            mtu: mtu.max(least),
+            until: self.now + self.settings.tcp.mtu_expires,
+            locked: v4 && mtu < least,
+        }
+    }
+
     /// Whether an error may leave for where `arrived` came from: that is one host, and the limit
     /// allows it. Asked before anything is copied; who gets a yes sends one.
     pub(crate) fn may_send_error(&mut self, arrived: &Arrived, error: IcmpError) -> bool {

@@ -190,15 +190,26 @@ impl Work<'_> {
     /// Queues an ICMP message, complete with its checksum: as one packet, or in fragments if it is
     /// longer than its path carries.
     pub(crate) fn send_message(&mut self, ip: &IpParams, message: &[u8]) -> bool {
-        let way = self.stack.interfaces.routes().lookup_between(ip.src, ip.dst);
-        let Some(interface) = way else { return false };
+        let routes = self.stack.interfaces.routes();
+        let Some(interface) = routes.lookup_between(ip.src, ip.dst) else { return false };
+        let route = routes.metrics(ip.dst);
+        drop(routes);
+        let to = (ip.dst, self.stack.interfaces.get(interface));
+        let known = self.stack.known_by_route(&route, to, self.now);
+        // What routers say of the MTU is not believed, so that they may fragment.
+        let may_fragment = ip.may_fragment || route.mtu_lock || known.is_locked();
+        let ident = match may_fragment {
+            true => self.stack.policies.fragment_ident(ip.src, ip.dst) as u16,
+            false => ip.ident,
+        };
         let mut header = [0; ipv6::HEADER_LEN];
-        let len = self.emit_ip(ip, message.len(), &mut header);
+        let whole = IpParams { may_fragment, ident, ..*ip };
+        let len = self.emit_ip(&whole, message.len(), &mut header);
         let payload = self.stack.pollers.pool(self.home()).copy_from(message).into();
         let mut packet = Packet { payload, csum: ChecksumState::Verified, ..Packet::new() };
         let _ = packet.head.try_extend_from_slice(&header[..len]);
         packet.departure = Instant::ZERO;
-        let mtu = self.stack.path_mtu(ip.dst, self.stack.interfaces.get(interface));
+        let mtu = known.current();
         let way = self.stack.interfaces.way(interface, self.home());
         if packet.len() <= usize::from(mtu) {
             self.enqueue(way, packet);

@@ -30,7 +30,7 @@ impl<'a> Sender<'a> {
                 // Who lets routers fragment does not heed what they say of the MTU, and the other
                 // way round (`Work::hear`).
                 PathMtuDiscovery::Never => true,
-                PathMtuDiscovery::Fragment => options.route.mtu_lock,
+                PathMtuDiscovery::Fragment => inner.conn.has_locked_mtu(),
                 _ => false,
             },
             waits_for_space: !below.completions || below.bytes == 0,

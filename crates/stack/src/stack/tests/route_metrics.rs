@@ -1,6 +1,8 @@
 //! Attributes of routes, and what a socket says of the MTU of its path.
 
-use plimsoll_tcp::{CongestionAlgorithm, Options, PathMtuDiscovery, RouteMetrics, SetOption};
+use plimsoll_tcp::{
+    CongestionAlgorithm, Duration, Options, PathMtuDiscovery, RouteMetrics, SetOption,
+};
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
 use plimsoll_wire::protocol;
 
@@ -97,6 +99,123 @@ fn what_may_be_fragmented_pays_no_heed_to_routers() {
         let (syn, mtu) = told_600(&mut bare, options);
         assert_eq!((whole(&syn), mtu == 600), (heeds, heeds), "{discovery:?}: {mtu}");
     }
+}
+
+/// A message to `bare` that `packet` was too long for a link of `next_hop_mtu` bytes.
+fn too_long(bare: &mut Bare, packet: &[u8], next_hop_mtu: u16) -> Vec<Vec<u8>> {
+    let code = icmpv4::CODE_FRAGMENTATION_NEEDED;
+    let packet = &packet[..28];
+    let message = Icmpv4Repr::Unreachable { code, next_hop_mtu, packet };
+    bare.exchange(&v4(protocol::ICMP, &icmp4(&message)))
+}
+
+/// The SYN that leaves again after such a message.
+fn again(bare: &mut Bare, syn: &[u8], next_hop_mtu: u16) -> Vec<u8> {
+    assert!(too_long(bare, syn, next_hop_mtu).is_empty());
+    bare.now += Duration::from_millis(1001);
+    bare.take().remove(0)
+}
+
+/// Linux locks the MTU at `min_pmtu` if a router names less, or nothing.
+#[test]
+fn what_is_told_below_the_least_mtu_locks_it() {
+    use PathMtuDiscovery::{DontFragment, Fragment};
+    for (told, locks) in [(300, true), (0, true), (551, true), (552, false)] {
+        for (discovery, df) in [(Fragment, !locks), (DontFragment, true)] {
+            let mut bare = Bare::new(&[]);
+            let options = Options::default().path_mtu_discovery(discovery);
+            let open = |bare: &mut Bare, port| {
+                let to = addr(B4, port);
+                let socket = bare.a.connect(bare.now, to, None, options.clone()).unwrap();
+                (bare.take().remove(0), socket)
+            };
+            let (syn, first) = open(&mut bare, 80);
+            assert!(whole(&syn));
+            assert_eq!(whole(&again(&mut bare, &syn, told)), df, "{told}");
+            let (syn, second) = open(&mut bare, 81);
+            assert_eq!(whole(&syn), df, "{told}: of a connection that opens later");
+            for socket in [first, second] {
+                assert_eq!(socket.info(bare.now).pmtu, 552, "{told}");
+            }
+            bare.now += Duration::from_secs(600);
+            bare.take();
+            assert!(whole(&open(&mut bare, 82).0), "{told}: ten minutes later");
+        }
+    }
+}
+
+#[test]
+fn datagrams_and_messages_follow_a_locked_mtu() {
+    use PathMtuDiscovery::{DontFragment, Fragment, Never, Probe};
+    for (told, df) in [(300, false), (0, false), (552, true)] {
+        let mut bare = Bare::new(&[]);
+        let socket = bare.a.bind_udp(addr(A4, 0)).unwrap();
+        let send = |bare: &mut Bare, discovery, len| {
+            socket.change_options(|options| options.path_mtu_discovery = discovery).unwrap();
+            let to = UdpTransmit::default().to(Some(addr(B4, 9)));
+            socket.send(bare.now, &to, &[&[1; 1400][..len]])?;
+            let sent = bare.take();
+            Ok(sent.iter().map(|packet| (packet.len(), whole(packet))).collect::<Vec<_>>())
+        };
+        let long = SocketError::MessageTooLong;
+        assert_eq!(send(&mut bare, Fragment, 528), Ok(vec![(556, true)]));
+        socket.send(bare.now, &UdpTransmit::default().to(Some(addr(B4, 9))), &[&[1; 528]]).unwrap();
+        let packet = bare.take().remove(0);
+        too_long(&mut bare, &packet, told);
+        assert_eq!(send(&mut bare, Fragment, 524), Ok(vec![(552, df)]), "{told}");
+        assert_eq!(send(&mut bare, Fragment, 528), Ok(vec![(548, false), (28, false)]), "{told}");
+        assert_eq!(send(&mut bare, DontFragment, 524), Ok(vec![(552, true)]), "{told}");
+        assert_eq!(send(&mut bare, DontFragment, 528), Err(long), "{told}");
+        assert_eq!(send(&mut bare, Probe, 528), Ok(vec![(556, true)]), "{told}");
+        assert_eq!(send(&mut bare, Never, 524), Ok(vec![(552, false)]), "{told}");
+        let request = Icmpv4Repr::EchoRequest { ident: 1, seq: 2, data: &[7; 400] };
+        let reply = bare.exchange(&v4(protocol::ICMP, &icmp4(&request)));
+        assert_eq!((reply[0].len(), whole(&reply[0])), (428, df), "{told}: an echo reply");
+        // It is forgotten. What is told meanwhile does not put that off if the MTU is locked.
+        bare.now += Duration::from_secs(599);
+        if !df {
+            too_long(&mut bare, &packet, 300);
+        }
+        bare.now += Duration::from_secs(1);
+        assert_eq!(send(&mut bare, Fragment, 528), Ok(vec![(556, true)]), "{told}");
+    }
+}
+
+#[test]
+fn a_route_that_is_shorter_than_the_least_mtu_is_locked_as_it_is() {
+    let mut bare = Bare::new(&[]);
+    add(&bare.a, RouteMetrics::default().mtu(Some(400)));
+    let open = |bare: &mut Bare, port| {
+        let socket = bare.a.connect(bare.now, addr(B4, port), None, Options::default()).unwrap();
+        (bare.take().remove(0), socket)
+    };
+    let (syn, first) = open(&mut bare, 80);
+    too_long(&mut bare, &syn, 300);
+    let (syn, second) = open(&mut bare, 81);
+    assert!(!whole(&syn));
+    assert_eq!([first, second].map(|socket| socket.info(bare.now).pmtu), [400, 400]);
+}
+
+/// As on Linux, the MSS that a route says is announced whatever routers tell.
+#[test]
+fn what_routers_tell_does_not_lower_the_mss_of_a_route() {
+    for (advmss, expected) in [(Some(1000), [1000, 1000]), (None, [1460, 560])] {
+        let mut bare = Bare::new(&[]);
+        add(&bare.a, RouteMetrics::default().advmss(advmss));
+        let options = Options::default();
+        let _client = bare.a.connect(bare.now, addr(B4, 80), None, options.clone()).unwrap();
+        let syn = bare.take().remove(0);
+        let again = again(&mut bare, &syn, 600);
+        assert_eq!([&syn, &again].map(|syn| mss(syn)), expected);
+        let _next = bare.a.connect(bare.now, addr(B4, 81), None, options).unwrap();
+        assert_eq!(mss(&bare.take()[0]), expected[1], "of a connection that opens later");
+    }
+}
+
+/// The MSS option of a SYN, which is its first.
+fn mss(syn: &[u8]) -> u16 {
+    assert_eq!(syn[40..42], [2, 4]);
+    u16::from_be_bytes([syn[42], syn[43]])
 }
 
 #[test]
@@ -208,7 +327,7 @@ fn a_socket_changes_its_mind_on_an_open_connection() {
     assert!(whole(&bare.take()[0]));
     let never = SetOption::PathMtuDiscovery(PathMtuDiscovery::Never);
     socket.set_option(bare.now, never);
-    bare.now += plimsoll_tcp::Duration::from_millis(1001);
+    bare.now += Duration::from_millis(1001);
     assert!(!whole(&bare.take()[0]), "the SYN leaves again");
 }
 

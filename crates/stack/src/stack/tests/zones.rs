@@ -332,7 +332,7 @@ fn a_path_mtu_is_that_of_one_zone() {
     pair.b.send_raw(pair.now, &by(0), &icmp((B, A), &too_big)).unwrap();
     pair.run(SOON);
     let known = |pair: &Pair, zone| {
-        pair.a.policies.learnt_mtu(zone::within(ip(B), zone), pair.now).map(|(mtu, _)| mtu)
+        pair.a.policies.learnt_mtu(zone::within(ip(B), zone), pair.now).map(|learnt| learnt.mtu)
     };
     assert_eq!((known(&pair, 0), known(&pair, 1)), (None, None), "of another link");
     pair.b.send_raw(pair.now, &by(1), &icmp((B, A), &too_big)).unwrap();

@@ -244,7 +244,9 @@ fn longest_whole(
         PathMtuDiscovery::Probe => (known.link, Fragmenting::Never),
         PathMtuDiscovery::Never if v4 => (known.link, Fragmenting::Anywhere),
         // `Fragment`, the default. What routers say is not believed, so that they may fragment.
-        _ if v4 && route.mtu_lock => (known.current(), Fragmenting::Anywhere),
+        _ if v4 && (route.mtu_lock || known.is_locked()) => {
+            (known.current(), Fragmenting::Anywhere)
+        }
         _ => (known.current(), Fragmenting::BySource),
     }
 }

@@ -43,8 +43,8 @@ impl Stack {
         let connected = endpoint.is_connected_to(remote);
         match told {
             Told::TooBig(mtu) => {
-                let mtu = self.told_mtu(work, (key.remote, quote.total_len()), *mtu);
-                let believed = self.learn_mtu(work, key.remote, mtu);
+                let told = work.told_mtu(key.remote, *mtu);
+                let believed = self.learn_mtu(work, key.remote, told);
                 let discovery = endpoint.options().path_mtu_discovery;
                 if believed && connected && discovery == PathMtuDiscovery::DontFragment {
                     endpoint.fail(SocketError::MessageTooLong, work.wakers());
