@@ -87,7 +87,7 @@ pub(crate) fn run(root: &Path, nightly: &str, plan: Plan, tally: &mut Tally) -> 
         .env("RUSTFLAGS", FLAGS)
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("CARGO");
-    if !shell::run(&mut build, Duration::from_secs(600), |_| {})?.success() {
+    if !shell::build(&mut build)?.success() {
         for target in &targets {
             tally.fail(&format!("fuzz {target} (does not build)"));
         }

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -40,9 +39,6 @@ const TOLERANCE: f64 = 0.03;
 
 /// Less than this is no change: an allocation in a hundred units of work.
 const LEAST: f64 = 0.01;
-
-/// The longest that the build may take.
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// Functions of the C library that allocate.
 const ALLOCATE: [&str; 6] =
@@ -219,8 +215,7 @@ pub(crate) fn program(root: &Path) -> Result<PathBuf> {
             command.env_remove(&name);
         }
     }
-    let built =
-        shell::run(command.args(["-p", "plimsoll-bench", "--bin", "counted"]), LIMIT, |_| {})?;
+    let built = shell::build(command.args(["-p", "plimsoll-bench", "--bin", "counted"]))?;
     ensure!(built.success(), "the program `counted` does not build");
     let program = cargo_target(root).join("release/counted");
     fs::canonicalize(&program).with_context(|| format!("looking for {}", program.display()))

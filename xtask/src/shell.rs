@@ -1,9 +1,13 @@
 //! Runs commands with a time limit, shows what they say, and takes them along when interrupted.
 //!
-//! A suite has a budget: after [`allow`] nothing that is run here runs longer than that.
+//! A suite has a budget: after [`allow`] nothing that is run here runs longer than that, but for
+//! what only builds or fetches. How long a build takes says how busy the machine is, so no budget
+//! counts it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -17,24 +21,103 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// The longest that anything may take which is fetched from elsewhere.
 pub(crate) const FETCH_LIMIT: Duration = Duration::from_secs(900);
 
+/// The longest that one build may take. It ends a build that hangs.
+const BUILD_LIMIT: Duration = Duration::from_secs(3600);
+
 /// The process groups of the commands that run now.
 static CURRENT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// When the budget of the suite that runs now is used up.
-static END: Mutex<Option<Instant>> = Mutex::new(None);
+/// The budget of the suite that runs now.
+static BUDGET: Mutex<Option<Budget>> = Mutex::new(None);
+
+struct Budget {
+    /// When it is used up.
+    end: Instant,
+    /// How long the suite has been building and fetching so far.
+    building: Duration,
+}
 
 /// Held while something runs that must not be ended half-way.
 static WHOLE: Mutex<()> = Mutex::new(());
 
 /// From now on commands may run for `budget`, all together.
 pub(crate) fn allow(budget: Duration) {
-    *END.lock().expect("nothing panics with this lock") = Some(Instant::now() + budget);
+    let budget = Budget { end: Instant::now() + budget, building: Duration::ZERO };
+    *BUDGET.lock().expect("nothing panics with this lock") = Some(budget);
+}
+
+/// How long was spent on builds and fetches since the last [`allow`].
+pub(crate) fn building() -> Duration {
+    let budget = BUDGET.lock().expect("nothing panics with this lock");
+    budget.as_ref().map_or(Duration::ZERO, |budget| budget.building)
+}
+
+/// Does something that the budget neither counts nor ends.
+fn uncounted<T>(work: impl FnOnce() -> T) -> T {
+    let lock = || BUDGET.lock().expect("nothing panics with this lock");
+    let kept = lock().take();
+    let start = Instant::now();
+    let done = work();
+    let took = start.elapsed();
+    *lock() =
+        kept.map(|Budget { end, building }| Budget { end: end + took, building: building + took });
+    done
+}
+
+/// Runs a command that builds and runs nothing of what it has built.
+pub(crate) fn build(command: &mut Command) -> Result<Outcome> {
+    uncounted(|| run(command, BUILD_LIMIT, |_| {}))
+}
+
+/// What of a command is building.
+pub(crate) enum Builds {
+    Nothing,
+    /// What this other command does, after which the first one only runs.
+    First(Command),
+    All,
+}
+
+impl Builds {
+    /// Reads a command of cargo's, also one of a toolchain or of Miri. Other programs build nothing.
+    pub(crate) fn of(command: &Command) -> Builds {
+        let program = command.get_program();
+        if Path::new(program).file_name().is_some_and(|name| name == "cargo-hack") {
+            return Builds::All;
+        }
+        let words: Vec<&OsStr> = command.get_args().take_while(|word| *word != "--").collect();
+        let verb = if program == "cargo" {
+            Some(0)
+        } else {
+            words.iter().position(|word| *word == "cargo").map(|at| at + 1)
+        };
+        let Some(verb) = verb else { return Builds::Nothing };
+        let verb =
+            if words.get(verb).is_some_and(|word| *word == "miri") { verb + 1 } else { verb };
+        let word = words.get(verb).map(|word| word.to_string_lossy());
+        let mut first = Command::new(program);
+        match word.as_deref() {
+            Some("test") => first.args(&words).arg("--no-run"),
+            Some("run") => first.args(&words[..verb]).arg("build").args(&words[verb + 1..]),
+            _ => return Builds::All,
+        };
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => first.env(name, value),
+                None => first.env_remove(name),
+            };
+        }
+        if let Some(folder) = command.get_current_dir() {
+            first.current_dir(folder);
+        }
+        Builds::First(first)
+    }
 }
 
 /// When a command that starts now must have ended.
 fn end(limit: Duration) -> Instant {
     let own = Instant::now() + limit;
-    END.lock().expect("nothing panics with this lock").map_or(own, |end| own.min(end))
+    let budget = BUDGET.lock().expect("nothing panics with this lock");
+    budget.as_ref().map_or(own, |budget| own.min(budget.end))
 }
 
 /// Ends the running command when this program is interrupted.
@@ -169,10 +252,10 @@ impl Drop for Group {
     }
 }
 
-/// Whether a command can be started and succeeds, without a word.
+/// Whether a command can be started and succeeds, without a word. It may fetch something.
 pub(crate) fn quiet(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
-    let out = output(command.args(args), FETCH_LIMIT);
+    let out = uncounted(|| output(command.args(args), FETCH_LIMIT));
     out.is_ok_and(|out| out.is_some_and(|out| out.status.success()))
 }
 
@@ -193,7 +276,7 @@ fn end_group(group: i32, signal: Signal) {
 pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    *END.lock().expect("nothing panics with this lock") = None;
+    *BUDGET.lock().expect("nothing panics with this lock") = None;
     guard
 }
 
@@ -219,5 +302,52 @@ mod tests {
         allow(Duration::from_millis(10));
         assert!(output(&mut sleep(), LONG).unwrap().is_none());
         assert!(matches!(run(&mut sleep(), LONG, |_| {}).unwrap(), Outcome::OutOfTime));
+    }
+
+    #[test]
+    fn a_build_is_neither_counted_nor_ended() {
+        let _one = one_at_a_time();
+        allow(Duration::ZERO);
+        assert!(build(Command::new("sleep").arg("0.05")).unwrap().success());
+        let built = building();
+        assert!(built >= Duration::from_millis(50), "{built:?}");
+        allow(Duration::from_secs(5));
+        let before = end(LONG);
+        assert!(build(Command::new("sleep").arg("0.05")).unwrap().success());
+        assert!(end(LONG) >= before + Duration::from_millis(50));
+        // Without a budget there is nothing to count.
+        *BUDGET.lock().unwrap() = None;
+        assert!(build(&mut Command::new("true")).unwrap().success());
+        assert_eq!(building(), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_a_command_builds_is_known() {
+        let words = |command: &Command| {
+            let args = command.get_args().map(|word| word.to_string_lossy().into_owned());
+            args.collect::<Vec<_>>().join(" ")
+        };
+        let of = |program: &str, line: &str| {
+            let mut command = Command::new(program);
+            command.args(line.split(' ')).env("A", "b").env_remove("C").current_dir("/");
+            match Builds::of(&command) {
+                Builds::Nothing => "nothing".to_string(),
+                Builds::All => "all".to_string(),
+                Builds::First(first) => {
+                    assert_eq!(first.get_program(), program);
+                    assert_eq!(first.get_envs().count(), 2);
+                    assert_eq!(first.get_current_dir(), command.get_current_dir());
+                    words(&first)
+                }
+            }
+        };
+        let expected = "test -p a --no-run";
+        assert_eq!(of("cargo", "test -p a -- --include-ignored run"), expected);
+        assert_eq!(of("cargo", "run -q -p a -- test"), "build -q -p a");
+        let miri = "run nightly cargo miri test -p a";
+        assert_eq!(of("rustup", miri), format!("{miri} --no-run"));
+        assert_eq!(of("cargo", "clippy -- -D warnings"), "all");
+        assert_eq!(of("tools/cargo-hack", "hack check"), "all");
+        assert_eq!(of("plimsoll-interop", "test"), "nothing");
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, bail};
 
 use crate::fuzz::Plan;
+use crate::shell::Builds;
 use crate::suites::Suite;
 use crate::tally::Tally;
 use crate::{
@@ -18,6 +19,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// More than any suite's budget, which is what ends a command.
 const LONG: Duration = Duration::from_secs(24 * 3600);
+
+const OUT_OF_TIME: &str = "ended: the budget is used up";
 
 /// The workspace of the servers of `bench peers`.
 const PEERS: &str = "bench/peers/Cargo.toml";
@@ -101,34 +104,55 @@ impl Session {
         if let Err(error) = (suite.run)(self) {
             self.tally.fail(&format!("{}: {error:#}", suite.name));
         }
-        let took = start.elapsed();
-        self.tally.end(took, budget);
-        println!("== {}: {took:.0?}", suite.name);
+        let (took, building) = (start.elapsed(), shell::building());
+        self.tally.end(took, building, budget);
+        println!("== {}: {took:.0?}, of which {building:.0?} building", suite.name);
     }
 
-    /// Runs cargo as one test of its own.
+    /// Runs a command as one test of its own. The budget counts what is not building.
     fn pass_or_fail(&mut self, name: &str, command: &mut Command) -> Result<()> {
-        if shell::run(command, LONG, |_| {})?.success() {
-            self.tally.pass();
-        } else {
-            self.tally.fail(name);
+        if !self.builds(name, command)? {
+            return Ok(());
+        }
+        let outcome = match Builds::of(command) {
+            Builds::All => shell::build(command)?,
+            Builds::First(_) | Builds::Nothing => shell::run(command, LONG, |_| {})?,
+        };
+        match outcome {
+            shell::Outcome::OutOfTime => self.tally.fail(&format!("{name} ({OUT_OF_TIME})")),
+            outcome if outcome.success() => self.tally.pass(),
+            shell::Outcome::Ended(_) => self.tally.fail(name),
         }
         Ok(())
     }
 
-    /// Runs a command that speaks like Rust's test harness and counts its tests.
+    /// Runs a command that speaks like Rust's test harness and counts its tests. The budget counts
+    /// what is not building.
     pub(crate) fn counted(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        if !self.builds(name, command)? {
+            return Ok(());
+        }
         let (passes, failures) = (self.tally.passes(), self.tally.failures());
         let outcome = shell::run(command, LONG, |line| self.tally.line(line))?;
         if matches!(outcome, shell::Outcome::OutOfTime) {
-            self.tally.fail(&format!("{name} (ended: the budget is used up)"));
+            self.tally.fail(&format!("{name} ({OUT_OF_TIME})"));
         } else if !outcome.success() && self.tally.failures() == failures {
-            // It failed without naming a test: it did not build, or it crashed.
+            // It failed without naming a test: it crashed.
             self.tally.fail(name);
         } else if outcome.success() && self.tally.passes() == passes {
             self.tally.fail(&format!("{name} (no test ran)"));
         }
         Ok(())
+    }
+
+    /// Builds what a command of cargo's is to run. Counts a failure, and returns false then.
+    fn builds(&mut self, name: &str, command: &Command) -> Result<bool> {
+        let Builds::First(mut first) = Builds::of(command) else { return Ok(true) };
+        let built = shell::build(&mut first)?.success();
+        if !built {
+            self.tally.fail(&format!("{name} (does not build)"));
+        }
+        Ok(built)
     }
 
     /// Installs what the suites need, so that none of them spends its own time on that.
@@ -409,7 +433,7 @@ impl Session {
         }
         if !licences::deny_installed() {
             let mut install = cargo(&self.root, &licences::INSTALL_DENY);
-            if !shell::run(&mut install, LONG, |_| {})?.success() {
+            if !shell::build(&mut install)?.success() {
                 let why =
                     format!("it cannot be installed: cargo {}", licences::INSTALL_DENY.join(" "));
                 self.tally.skip("cargo deny", &why);
@@ -485,7 +509,7 @@ pub(crate) fn build_web(root: &Path) -> Result<bool> {
 
 fn build(root: &Path, packages: &[&str]) -> Result<bool> {
     let mut command = cargo(root, &["build", "--release"]);
-    Ok(shell::run(command.args(packages), 15 * MINUTE, |_| {})?.success())
+    Ok(shell::build(command.args(packages))?.success())
 }
 
 pub(crate) fn interop_program(root: &Path) -> PathBuf {

@@ -14,6 +14,7 @@ struct Row {
     failed: usize,
     skipped: usize,
     took: Duration,
+    building: Duration,
 }
 
 /// What became of all tests.
@@ -39,13 +40,15 @@ impl Tally {
         self.rows.push(Row { suite: suite.into(), ..Row::default() });
     }
 
-    /// The suite that was begun last is over. It has failed if it took longer than its budget.
-    pub(crate) fn end(&mut self, took: Duration, budget: Duration) {
-        self.row().took = took;
-        if took > budget {
+    /// The suite that was begun last is over. It has failed if it took longer than its budget, which
+    /// does not count the time in which it was building.
+    pub(crate) fn end(&mut self, took: Duration, building: Duration, budget: Duration) {
+        (self.row().took, self.row().building) = (took, building);
+        let counted = took.saturating_sub(building);
+        if counted > budget {
             let suite = self.row().suite.clone();
-            let (took, budget) = (took.as_secs(), budget.as_secs());
-            let what = format!("{suite}: over its budget: {took} s, and {budget} s are allowed");
+            let (counted, budget) = (counted.as_secs(), budget.as_secs());
+            let what = format!("{suite}: over its budget: {counted} s, and {budget} s are allowed");
             self.fail(&what);
         }
     }
@@ -133,18 +136,22 @@ impl Tally {
     }
 
     fn table(&self) -> String {
-        let line = |words: [&str; 5]| {
-            let [suite, passed, failed, skipped, seconds] = words;
-            format!("{suite:<10} {passed:>7} {failed:>7} {skipped:>8} {seconds:>8}\n")
+        let line = |words: [&str; 6]| {
+            let [suite, passed, failed, skipped, seconds, building] = words;
+            format!("{suite:<12} {passed:>7} {failed:>7} {skipped:>8} {seconds:>8} {building:>9}\n")
         };
-        let mut text = line(["suite", "passed", "failed", "skipped", "seconds"]);
+        let seconds = |time: Duration| format!("{:.0}", time.as_secs_f64());
+        let mut text = line(["suite", "passed", "failed", "skipped", "seconds", "building"]);
         for row in &self.rows {
             let counts = [row.passed, row.failed, row.skipped].map(|count| count.to_string());
-            let seconds = format!("{:.0}", row.took.as_secs_f64());
-            text.push_str(&line([&row.suite, &counts[0], &counts[1], &counts[2], &seconds]));
+            let [took, building] = [row.took, row.building].map(seconds);
+            text.push_str(&line([
+                &row.suite, &counts[0], &counts[1], &counts[2], &took, &building,
+            ]));
         }
-        let all: Duration = self.rows.iter().map(|row| row.took).sum();
-        text.push_str(&format!("{:>44}\n", format!("{:.0}", all.as_secs_f64())));
+        let took = seconds(self.rows.iter().map(|row| row.took).sum());
+        let building = seconds(self.rows.iter().map(|row| row.building).sum());
+        text.push_str(&line(["", "", "", "", &took, &building]));
         text
     }
 }
@@ -167,7 +174,7 @@ mod tests {
         let mut tally = Tally::new(strict);
         tally.begin("unit");
         LINES.iter().for_each(|line| tally.line(line));
-        tally.end(Duration::from_secs(7), Duration::from_secs(60));
+        tally.end(Duration::from_secs(7), Duration::from_secs(2), Duration::from_secs(60));
         tally.report()
     }
 
@@ -177,7 +184,7 @@ mod tests {
         assert!(report.starts_with("skipped: d: needs a network\nfailed: c\nsuite "), "{report}");
         assert!(report.ends_with("\n3 passed, 1 failed, 1 skipped\n"), "{report}");
         let words: Vec<&str> = report.lines().nth(3).unwrap().split_whitespace().collect();
-        assert_eq!(words, ["unit", "3", "1", "1", "7"]);
+        assert_eq!(words, ["unit", "3", "1", "1", "7", "2"]);
     }
 
     #[test]
@@ -210,15 +217,16 @@ mod tests {
     #[test]
     fn a_suite_over_its_budget_fails_by_name() {
         let mut tally = Tally::new(false);
-        for (suite, took) in [("loom", 60), ("fuzz", 61)] {
+        for (suite, took, building) in [("loom", 60, 0), ("fuzz", 71, 10), ("unit", 600, 540)] {
             tally.begin(suite);
             tally.pass();
-            tally.end(Duration::from_secs(took), Duration::from_secs(60));
+            let [took, building] = [took, building].map(Duration::from_secs);
+            tally.end(took, building, Duration::from_secs(60));
         }
         let report = tally.report();
         assert!(report.starts_with("failed: fuzz: over its budget: 61 s, and 60 s are allowed\n"));
-        assert!(report.ends_with("\n2 passed, 1 failed, 0 skipped\n"), "{report}");
+        assert!(report.ends_with("\n3 passed, 1 failed, 0 skipped\n"), "{report}");
         let sum = report.lines().rev().nth(1).unwrap();
-        assert_eq!(sum.trim(), "121");
+        assert_eq!(sum.split_whitespace().collect::<Vec<_>>(), ["731", "550"]);
     }
 }

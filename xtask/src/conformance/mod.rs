@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 pub(crate) use original::drill_original;
@@ -226,7 +225,7 @@ pub(crate) fn scripts(folder: &Path) -> Result<Vec<String>> {
 pub(crate) fn build(root: &Path, package: &str) -> Result<PathBuf> {
     let mut command = Command::new("cargo");
     command.args(["build", "--release", "-p", package]).current_dir(root);
-    if !shell::run(&mut command, Duration::from_secs(900), |_| {})?.success() {
+    if !shell::build(&mut command)?.success() {
         bail!("{package} does not build");
     }
     Ok(crate::steps::cargo_target(root).join("release"))

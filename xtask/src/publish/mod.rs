@@ -99,7 +99,7 @@ fn package(root: &Path, target: &Path, packages: &[Package]) -> Result<()> {
     packages.iter().for_each(|package| {
         command.args(["-p", &package.name]);
     });
-    let outcome = shell::run(command.current_dir(root), shell::FETCH_LIMIT, |_| {})?;
+    let outcome = shell::build(command.current_dir(root))?;
     ensure!(outcome.success(), "cargo package has failed");
     Ok(())
 }
