@@ -267,27 +267,29 @@ impl Session {
         self.pass_or_fail("a program that depends on the packages", &mut program)
     }
 
-    /// Targets that the tests do not run on: other operating systems, and none.
+    /// Targets that the tests do not run on: other operating systems and processors, and none.
     pub(crate) fn targets(&mut self) -> Result<()> {
         self.no_std()?;
+        let packages = publish::published(&self.root)?;
         for target in toolchain::FOREIGN_TARGETS {
-            let name = format!("the library for {target}");
+            let name = format!("the published packages for {target}");
             if let Err(why) = toolchain::prepare_target(&self.root, target) {
                 self.tally.skip(&name, &why);
                 continue;
             }
-            let words = ["check", "-p", "plimsoll", "--all-features", "--target", target];
-            let mut command = cargo(&self.root, &words);
+            let mut command = cargo(&self.root, &["check", "--all-features", "--target", target]);
+            for package in &packages {
+                command.args(["-p", &package.name]);
+            }
             self.pass_or_fail(&name, command.env("RUSTFLAGS", "-D warnings"))?;
         }
-        self.each_feature()
+        self.each_feature(&packages)
     }
 
     /// The published packages with each of their features alone, by the oldest compiler that they
     /// promise to build with.
-    fn each_feature(&mut self) -> Result<()> {
+    fn each_feature(&mut self, packages: &[publish::Package]) -> Result<()> {
         let name = "each feature alone, by the oldest compiler";
-        let packages = publish::published(&self.root)?;
         let ready = packages
             .iter()
             .try_for_each(|package| toolchain::prepare_release(&package.rust_version))
@@ -301,7 +303,7 @@ impl Session {
         };
         let mut command = Command::new(program);
         command.args(["hack", "check", "--each-feature", "--rust-version", "--quiet"]);
-        for package in &packages {
+        for package in packages {
             command.args(["-p", &package.name]);
         }
         command.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("oldest"));

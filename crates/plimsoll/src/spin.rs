@@ -6,10 +6,11 @@
 //! spinning is what makes answers come soon, a short time would never find any. So now and then a
 //! read spins for all of the time, and if that finds something, so does the next one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_stack::{Spun, Stack, TcpSocket};
+use portable_atomic::AtomicU64;
 
 /// No time was set for the socket.
 const FOLLOW: u64 = u64::MAX;

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use plimsoll_stack::{Interest, SocketError, TcpSocket};
 use plimsoll_tcp::{Info, Options, Record, State, WriteFlags};
+use portable_atomic::AtomicU64;
 
 use crate::error::{io_error, would_block};
 use crate::park;

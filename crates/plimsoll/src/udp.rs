@@ -4,12 +4,13 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_stack::{Interest, Received, SocketError, UdpTransmit};
+use portable_atomic::AtomicU64;
 
 use crate::error::{refused, would_block};
 use crate::park;

@@ -52,11 +52,12 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use plimsoll::{Clock, Stack};
 use plimsoll_tcp::{Duration, Instant};
+use portable_atomic::AtomicU64;
 
 use crate::app::ReadyList;
 use crate::rng::Rng;

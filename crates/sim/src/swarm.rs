@@ -7,9 +7,11 @@
 mod tally;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use portable_atomic::AtomicU64;
 
 use self::tally::Tally;
 use crate::draw::draw;

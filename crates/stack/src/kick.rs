@@ -40,7 +40,9 @@ use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 #[cfg(all(loom, test))]
 use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(all(loom, test)))]
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use portable_atomic::AtomicU64;
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(not(all(loom, test)))]
 use std::sync::{Mutex, MutexGuard};
 

@@ -10,11 +10,8 @@
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::marker::PhantomData;
-#[cfg(target_has_atomic = "64")]
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering;
 
-#[cfg(not(target_has_atomic = "64"))]
 use portable_atomic::AtomicU64;
 
 macro_rules! counters {

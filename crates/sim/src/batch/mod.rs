@@ -13,9 +13,11 @@ pub mod results;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use portable_atomic::AtomicU64;
 
 pub use self::compare::{Comparison, compare};
 pub use self::plan::Plan;

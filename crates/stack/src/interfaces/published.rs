@@ -4,9 +4,10 @@
 //! Only the holder writes, by plain stores. A reader may get figures of different packets; they are
 //! exact once the holder has let go.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use plimsoll_tcp::Instant;
+use portable_atomic::AtomicU64;
 
 use crate::device::DeviceStats;
 

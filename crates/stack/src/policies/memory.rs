@@ -30,11 +30,12 @@
 //! then looks at the use; the other side changes the use and then looks at the mark. So one of the
 //! two sees the other.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
 use plimsoll_tcp::MemoryRoom;
+use portable_atomic::AtomicU64;
 
 use crate::connection_id::ConnectionId;
 use crate::limits::MAX_CONNECTIONS;

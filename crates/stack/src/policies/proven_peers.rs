@@ -21,9 +21,10 @@
 
 use std::hash::Hasher;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use plimsoll_tcp::Instant;
+use portable_atomic::AtomicU64;
 use siphasher::sip::SipHasher13;
 
 use crate::limits::{MAX_PROVEN_PEERS, PROVEN_FOR};

@@ -9,10 +9,11 @@ mod value;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use plimsoll_tcp::{Config, Duration};
+use portable_atomic::AtomicU64;
 
 use crate::limits::MAX_CONNECTIONS;
 use crate::policies::memory::QUANTUM;

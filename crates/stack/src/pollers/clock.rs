@@ -1,8 +1,9 @@
 //! About the latest time that a caller has passed in.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use plimsoll_tcp::Instant;
+use portable_atomic::AtomicU64;
 
 /// Remembers about the latest `now`, for calls that are given none: those that look at a socket or
 /// drop one, for example.

@@ -34,9 +34,11 @@ use loom::sync::{
     atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
 };
 #[cfg(not(all(loom, test)))]
+use portable_atomic::AtomicU64;
+#[cfg(not(all(loom, test)))]
 use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence},
 };
 
 use arrayvec::ArrayVec;

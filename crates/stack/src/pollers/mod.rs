@@ -41,7 +41,7 @@ pub(crate) struct Pollers {
     opened: AtomicUsize,
     /// Sockets that were gone on with because they were in a queue.
     #[cfg(test)]
-    visited: std::sync::atomic::AtomicU64,
+    visited: portable_atomic::AtomicU64,
     /// Why the stack has come to its end.
     ended: OnceLock<StackError>,
     coarse_timers: Option<Arc<dyn CoarseTimers>>,
@@ -65,7 +65,7 @@ impl Pollers {
             spare_backlogs: SpareQueues::default(),
             opened: AtomicUsize::new(0),
             #[cfg(test)]
-            visited: std::sync::atomic::AtomicU64::new(0),
+            visited: portable_atomic::AtomicU64::new(0),
             ended: OnceLock::new(),
             coarse_timers,
         })

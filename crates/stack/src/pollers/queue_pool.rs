@@ -9,10 +9,11 @@
 //!
 //! There is no lock but those of the pool. The time is written by who polls.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
+use portable_atomic::AtomicU64;
 
 use crate::limits::{POOL_FLOOR, POOL_IDLE};
 

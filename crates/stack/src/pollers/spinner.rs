@@ -5,7 +5,9 @@
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 #[cfg(not(all(loom, test)))]
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use portable_atomic::AtomicU64;
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use plimsoll_tcp::Instant;
 

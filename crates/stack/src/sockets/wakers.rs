@@ -15,11 +15,12 @@
 //! `panic = "abort"` ends at the first panic: then there is nothing to catch.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use arrayvec::ArrayVec;
 use plimsoll_tcp::Reader;
+use portable_atomic::AtomicU64;
 
 /// Room for waiters that a socket keeps when none waits any more.
 const KEPT_WAITERS: usize = 4;

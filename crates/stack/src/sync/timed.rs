@@ -22,10 +22,9 @@ use loom::sync::{
     atomic::{AtomicU64, Ordering},
 };
 #[cfg(not(all(loom, test)))]
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-};
+use portable_atomic::AtomicU64;
+#[cfg(not(all(loom, test)))]
+use std::sync::{Mutex, MutexGuard, atomic::Ordering};
 
 use std::sync::PoisonError;
 

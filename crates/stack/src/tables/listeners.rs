@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use plimsoll_tcp::Instant;
+use portable_atomic::AtomicU64;
 
 use crate::error::SocketError;
 use crate::flow::FlowKey;

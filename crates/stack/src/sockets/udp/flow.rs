@@ -11,11 +11,12 @@
 //! flow only if it has no other.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use plimsoll_tcp::{Duration, Instant};
+use portable_atomic::AtomicU64;
 
 use crate::error::SocketError;
 use crate::flow::FlowKey;
