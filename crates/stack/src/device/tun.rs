@@ -82,6 +82,32 @@ impl Port for Arc<OwnedFd> {
     }
 }
 
+/// What stands before each packet, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Before {
+    /// Packet information: `struct tun_pi`, flags and the protocol as Ethernet numbers it.
+    info: bool,
+    /// A virtio header.
+    vnet: bool,
+}
+
+/// Bytes of the packet information.
+const INFO_LEN: usize = 4;
+
+impl Before {
+    fn len(self) -> usize {
+        (if self.info { INFO_LEN } else { 0 }) + if self.vnet { vnet::LEN } else { 0 }
+    }
+}
+
+/// The packet information of a packet that leaves.
+fn info_of(packet: &Packet) -> &'static [u8; INFO_LEN] {
+    match packet.headers().first().map(|first| first >> 4) {
+        Some(6) => &[0, 0, 0x86, 0xdd],
+        _ => &[0, 0, 0x08, 0x00],
+    }
+}
+
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
@@ -95,8 +121,7 @@ enum Written {
 struct TunTx<P> {
     port: P,
     caps: Caps,
-    /// Each packet has a virtio header before it.
-    vnet: bool,
+    before: Before,
     /// Wire segments of a packet that was cut, of which the kernel has not taken all.
     pending: VecDeque<Packet>,
     caps_changed: bool,
@@ -131,10 +156,11 @@ impl Trouble {
 }
 
 impl<P: Port> TunTx<P> {
-    fn new(port: P, caps: Caps, vnet: bool) -> TunTx<P> {
+    fn new(port: P, caps: Caps, before: Before) -> TunTx<P> {
         let stats = DeviceStats::default();
         let (pending, trouble) = (VecDeque::new(), Trouble::default());
-        TunTx { port, caps, vnet, pending, caps_changed: false, trouble, now: Instant::ZERO, stats }
+        let (caps_changed, now) = (false, Instant::ZERO);
+        TunTx { port, caps, before, pending, caps_changed, trouble, now, stats }
     }
 
     /// Whether the device may be given the packet as it is.
@@ -152,8 +178,11 @@ impl<P: Port> TunTx<P> {
         };
         let header = header.write();
         let jumbo = jumbo::head(packet);
-        let mut parts: ArrayVec<IoSlice<'_>, { MAX_SLICES + 3 }> = ArrayVec::new();
-        if self.vnet {
+        let mut parts: ArrayVec<IoSlice<'_>, { MAX_SLICES + 4 }> = ArrayVec::new();
+        if self.before.info {
+            parts.push(IoSlice::new(info_of(packet)));
+        }
+        if self.before.vnet {
             parts.push(IoSlice::new(&header));
         }
         // Its first bytes are replaced; they lie in one part.
@@ -355,7 +384,7 @@ impl<P: Port> DeviceTx for TunTx<P> {
 struct TunRx<P> {
     port: P,
     name: String,
-    vnet: bool,
+    before: Before,
     /// The chunk that packets are read into.
     chunk: Option<ChunkWriter>,
     trouble: Trouble,
@@ -363,15 +392,15 @@ struct TunRx<P> {
 }
 
 impl<P: Port> TunRx<P> {
-    fn new(port: P, name: String, vnet: bool) -> TunRx<P> {
+    fn new(port: P, name: String, before: Before) -> TunRx<P> {
         let (trouble, stats) = (Trouble::default(), DeviceStats::default());
-        TunRx { port, name, vnet, chunk: None, trouble, stats }
+        TunRx { port, name, before, chunk: None, trouble, stats }
     }
 
     /// Reads one packet, and says whether it is a train of UDP. `None` if there is none at present.
     fn read(&mut self, now: Instant, pool: &Pool) -> Result<Option<(Packet, bool)>, DeviceError> {
-        let header_len = if self.vnet { vnet::LEN } else { 0 };
-        let longest = MAX_PACKET + header_len;
+        let before_len = self.before.len();
+        let longest = MAX_PACKET + before_len;
         if let Some(chunk) = &mut self.chunk {
             chunk.rewind();
         }
@@ -402,19 +431,25 @@ impl<P: Port> TunRx<P> {
         self.trouble.end();
         let mut slice = chunk.freeze(len);
         let mut packet = Packet::new();
-        if len <= header_len {
-            // Nothing behind the header. The stack will refuse an empty packet.
+        if len <= before_len {
+            // Nothing behind the headers. The stack will refuse an empty packet.
             self.stats.errors += 1;
             return Ok(Some((packet, false)));
         }
+        if self.before.info {
+            // The packet itself says its version.
+            slice.advance(INFO_LEN);
+        }
         let header = slice.first_chunk::<{ vnet::LEN }>().map(Header::read).unwrap_or_default();
-        slice.advance(header_len);
+        if self.before.vnet {
+            slice.advance(vnet::LEN);
+        }
         packet.payload = slice.into();
-        if self.vnet {
+        if self.before.vnet {
             header.describe(&mut packet);
         }
         self.stats.passed(&packet);
-        Ok(Some((packet, self.vnet && header.is_udp_train())))
+        Ok(Some((packet, self.before.vnet && header.is_udp_train())))
     }
 }
 

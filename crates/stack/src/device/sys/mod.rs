@@ -3,15 +3,16 @@
 //! Every function here is safe to call with any argument. What an argument means to the kernel is
 //! checked by the kernel.
 
+use std::ffi::c_void;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 mod bpf;
 
 use linux_raw_sys::{if_tun, ioctl as op, net};
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, IntegerSetter, Opcode, Setter, Updater, ioctl};
+use rustix::ioctl::{Getter, IntegerSetter, Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// The longest name of an interface, without the zero behind it.
@@ -82,8 +83,6 @@ pub(super) mod flags {
     pub(in super::super) const VNET_HDR: u16 = if_tun::IFF_VNET_HDR as u16;
     /// Ethernet frames.
     pub(in super::super) const TAP: u16 = if_tun::IFF_TAP as u16;
-    /// No extra four bytes before each packet.
-    pub(in super::super) const NO_PI: u16 = if_tun::IFF_NO_PI as u16;
     /// The interface has several queues, and this file is one.
     pub(in super::super) const MULTI_QUEUE: u16 = if_tun::IFF_MULTI_QUEUE as u16;
 
@@ -121,6 +120,36 @@ pub(super) fn tun_interface(fd: impl AsFd) -> Result<(String, u16), Errno> {
     // Its number says that it writes an int; it writes a whole request.
     update::<{ op::TUNGETIFF as Opcode }>(fd, &mut request)?;
     Ok((request.name(), request.u16()))
+}
+
+/// The network namespace of the interface that a TUN file is attached to.
+pub(super) fn tun_namespace(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: TUNGETDEVNETNS takes no argument, and returns a descriptor that is ours from then on.
+    unsafe { ioctl(fd, NewFd::<{ op::TUNGETDEVNETNS as Opcode }>) }
+}
+
+/// An ioctl without an argument that returns a new descriptor.
+struct NewFd<const OPCODE: Opcode>;
+
+// SAFETY: there is no argument that the kernel could write to. Callers use opcodes that return a
+// descriptor which nobody else owns.
+unsafe impl<const OPCODE: Opcode> Ioctl for NewFd<OPCODE> {
+    type Output = OwnedFd;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        OPCODE
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<OwnedFd> {
+        // SAFETY: see above.
+        Ok(unsafe { OwnedFd::from_raw_fd(out) })
+    }
 }
 
 /// Sets the length of the virtio header.

@@ -1,12 +1,14 @@
 //! A descriptor that somebody else has opened: the VPN service of Android, a process with more
 //! rights, a container's manager, or the other end of a socket pair.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::setup::{Queue, agree, mtu, setup};
-use super::{Offloads, vnet};
+use super::{Before, Offloads, vnet};
 use crate::device::sys::{self, flags};
 use crate::device::{Device, DeviceError};
 use crate::limits::MIN_MTU;
@@ -14,12 +16,17 @@ use crate::limits::MIN_MTU;
 /// What stands before each packet of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PacketHeader {
-    /// What the kernel says of the descriptor (`TUNGETIFF`); nothing, if it is no TUN file or the
-    /// process may not ask, as on Android.
+    /// A virtio header if the kernel says so of the descriptor (`TUNGETIFF`); nothing, if it is no
+    /// TUN file or the process may not ask, as on Android. The kernel does not say whether there is
+    /// packet information.
     #[default]
     Detect,
     /// Nothing.
     None,
+    /// Packet information of 4 bytes: flags, and the protocol as Ethernet numbers it. TUN has it
+    /// unless it was opened with `IFF_NO_PI`. Behind it stands a virtio header if the kernel says
+    /// so.
+    Info,
     /// A virtio header of 10 bytes (`IFF_VNET_HDR`), in the byte order of the machine.
     Vnet,
 }
@@ -31,8 +38,9 @@ pub struct FdConfig {
     /// The name to show. Unless set it is that of the interface, or `fd` and the descriptor's
     /// number.
     pub name: Option<String>,
-    /// The longest packet in bytes, 576 to 65535. Unless set it is that of the interface, which
-    /// must be in the network namespace of the process.
+    /// The longest packet in bytes, 576 to 65535. Unless set it is that of the interface, which is
+    /// asked for in the interface's network namespace. That takes Linux 5.2, CAP_NET_ADMIN in that
+    /// namespace, and CAP_SYS_ADMIN if it is not the caller's.
     pub mtu: Option<u16>,
     /// What stands before each packet.
     pub header: PacketHeader,
@@ -60,8 +68,8 @@ impl FdConfig {
     }
 }
 
-/// A device on a descriptor that was opened elsewhere: a TUN file (IP packets, without the extra
-/// four bytes that `IFF_NO_PI` leaves out), or a socket of which every message is an IP packet. The
+/// A device on a descriptor that was opened elsewhere: a TUN file (IP packets, with or without
+/// packet information before them), or a socket of which every message is an IP packet. The
 /// descriptor becomes non-blocking, and is closed when the device is dropped.
 ///
 /// ```
@@ -81,18 +89,20 @@ pub fn from_fd(fd: OwnedFd, config: FdConfig) -> Result<Device, DeviceError> {
     let name = config.name.clone();
     let name = name.or_else(|| interface.as_ref().map(|(name, _)| name.clone()));
     let name = name.unwrap_or_else(|| format!("fd{}", fd.as_raw_fd()));
-    if let Some((_, has)) = interface {
-        check_flags(&name, has)?;
+    if interface.as_ref().is_some_and(|&(_, has)| has & flags::TAP != 0) {
+        let message = "it carries Ethernet frames (IFF_TAP); a TUN interface is needed";
+        return Err(setup(format!("{name}: {message}")));
     }
     let has_vnet = interface.as_ref().is_some_and(|&(_, has)| has & flags::VNET_HDR != 0);
-    let vnet = match config.header {
-        PacketHeader::Detect => has_vnet,
-        PacketHeader::None => false,
-        PacketHeader::Vnet => true,
+    let before = match config.header {
+        PacketHeader::Detect => Before { info: false, vnet: has_vnet },
+        PacketHeader::None => Before::default(),
+        PacketHeader::Info => Before { info: true, vnet: has_vnet },
+        PacketHeader::Vnet => Before { info: false, vnet: true },
     };
     let bytes = match (config.mtu, &interface) {
         (Some(given), _) => given,
-        (None, Some((kernels, _))) => mtu(kernels)?,
+        (None, Some((kernels, _))) => mtu_in_its_namespace(&fd, kernels)?,
         (None, None) => {
             return Err(setup(format!("{name}: mtu: it cannot be asked for; give it")));
         }
@@ -103,22 +113,36 @@ pub fn from_fd(fd: OwnedFd, config: FdConfig) -> Result<Device, DeviceError> {
         )));
     }
     set_nonblocking(&name, &fd)?;
-    let offloads = agree_on(&name, &fd, &config, vnet && interface.is_some())?;
+    let offloads = agree_on(&name, &fd, &config, before.vnet && interface.is_some())?;
     let longest = super::MAX_PACKET;
-    Ok(Queue { fd, name, vnet, offloads, longest }.device_with(bytes))
+    Ok(Queue { fd, name, before, offloads, longest }.device_with(bytes))
 }
 
-/// Refuses a TUN file whose packets are not what we read.
-fn check_flags(name: &str, has: u16) -> Result<(), DeviceError> {
-    if has & flags::TAP != 0 {
-        let message = "it carries Ethernet frames (IFF_TAP); a TUN interface is needed";
-        return Err(setup(format!("{name}: {message}")));
+/// The MTU of the interface that a TUN file is attached to. An interface of the same name in the
+/// caller's own network namespace is another one.
+fn mtu_in_its_namespace(fd: &OwnedFd, interface: &str) -> Result<u16, DeviceError> {
+    let unknown = |error: Errno| {
+        setup(format!("{interface}: mtu: its network namespace cannot be asked ({error}); give it"))
+    };
+    let namespace = sys::tun_namespace(fd).map_err(unknown)?;
+    if is_own(&namespace).map_err(unknown)? {
+        return mtu(interface);
     }
-    if has & flags::NO_PI == 0 {
-        let message = "it has four bytes before each packet; open it with IFF_NO_PI";
-        return Err(setup(format!("{name}: {message}")));
-    }
-    Ok(())
+    // A namespace belongs to a thread.
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).map_err(unknown)?;
+            mtu(interface)
+        });
+        asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Whether this network namespace is that of the calling thread.
+fn is_own(namespace: &OwnedFd) -> Result<bool, Errno> {
+    let (one, own) = (rustix::fs::fstat(namespace)?, rustix::fs::stat("/proc/thread-self/ns/net")?);
+    Ok((one.st_dev, one.st_ino) == (own.st_dev, own.st_ino))
 }
 
 fn set_nonblocking(name: &str, fd: &OwnedFd) -> Result<(), DeviceError> {
@@ -150,7 +174,11 @@ fn agree_on(name: &str, fd: &OwnedFd, config: &FdConfig, asks: bool) -> Result<u
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::UdpSocket;
     use std::os::unix::net::UnixDatagram;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     use plimsoll_buf::Pool;
     use plimsoll_tcp::Instant;
@@ -167,7 +195,13 @@ mod tests {
     #[test]
     fn every_message_of_a_socket_is_a_packet() {
         let pool = Pool::new();
-        for (header, before) in [(PacketHeader::Detect, 0), (PacketHeader::Vnet, 10)] {
+        let headers: [(_, &[u8]); 4] = [
+            (PacketHeader::Detect, &[]),
+            (PacketHeader::None, &[]),
+            (PacketHeader::Info, &[0, 0, 8, 0]),
+            (PacketHeader::Vnet, &[0; 10]),
+        ];
+        for (header, before) in headers {
             let config = FdConfig { header, ..FdConfig::with_mtu(1300) };
             let (mut device, theirs) = pair(config);
             assert_eq!((device.tx.caps().mtu, device.tx.caps().tso4), (1300, false));
@@ -177,7 +211,7 @@ mod tests {
             device.tx.transmit(Instant::ZERO, &mut [packet].into()).unwrap();
             let mut buf = [0; 2000];
             let len = theirs.recv(&mut buf).unwrap();
-            assert_eq!(buf[before..len], bytes);
+            assert_eq!(buf[..len], [before, &bytes].concat());
             theirs.send(&buf[..len]).unwrap();
             let mut out = Vec::new();
             device.rx.receive(Instant::ZERO, &pool, &mut out, 9).unwrap();
@@ -211,7 +245,112 @@ mod tests {
         assert!(refused(FdConfig::with_mtu(100)).contains("mtu: 100 is less than the 576"));
         let required = FdConfig { offloads: Offloads::Required, ..FdConfig::with_mtu(1500) };
         assert!(refused(required).contains("TSO and checksum offload are not to be had"));
-        assert!(check_flags("tap0", flags::TAP | flags::NO_PI).is_err());
-        assert!(check_flags("tun0", 1).unwrap_err().to_string().contains("IFF_NO_PI"));
+    }
+
+    /// Runs `body` on a thread in a network namespace of its own.
+    fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+        let mut holder = Command::new("unshare")
+            .args(["--net", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It answers when it is there.
+        holder.stdin.as_mut().unwrap().write_all(b"?").unwrap();
+        holder.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let namespace = std::fs::File::open(format!("/proc/{}/ns/net", holder.id())).unwrap();
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        let result = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let network = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(namespace.as_fd(), network).unwrap();
+                body()
+            });
+            thread.join()
+        });
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn ip(args: &str) {
+        assert!(Command::new("ip").args(args.split(' ')).status().unwrap().success(), "ip {args}");
+    }
+
+    /// A new TUN file and its interface, which is up and has this MTU.
+    fn tun_file(name: &str, flags: u16, mtu: u16) -> OwnedFd {
+        let fd: OwnedFd = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/net/tun")
+            .map(Into::into)
+            .unwrap();
+        sys::tun_attach(&fd, name, flags).unwrap();
+        ip(&format!("link set {name} up mtu {mtu}"));
+        fd
+    }
+
+    #[test]
+    #[ignore = "needs root, network namespaces and /dev/net/tun"]
+    fn an_interface_is_asked_in_its_own_namespace() {
+        let elsewhere = in_a_namespace(|| tun_file("same0", flags::TUN_NO_PI, 9000));
+        in_a_namespace(|| {
+            let _same_name = tun_file("same0", flags::TUN_NO_PI, 1280);
+            let device = from_fd(elsewhere, FdConfig::default()).unwrap();
+            let caps = device.tx.caps();
+            assert_eq!((&*caps.name, caps.mtu), ("same0", 9000));
+            let frames = from_fd(tun_file("tap0", flags::TAP, 1500), FdConfig::default());
+            assert!(frames.unwrap_err().to_string().contains("Ethernet frames (IFF_TAP)"));
+            let own = tun_file("own0", flags::TUN_NO_PI, 1400);
+            assert_eq!(from_fd(own, FdConfig::default()).unwrap().tx.caps().mtu, 1400);
+        });
+    }
+
+    #[test]
+    #[ignore = "needs root, network namespaces and /dev/net/tun"]
+    fn packet_information_is_taken_and_given() {
+        for extra in [0, flags::VNET_HDR] {
+            in_a_namespace(|| {
+                // `IFF_TUN` alone.
+                let flags = 1 | extra;
+                let file = tun_file("info0", flags, 1500);
+                let config = FdConfig::default().header(PacketHeader::Info);
+                let mut device = from_fd(file, config).unwrap();
+                ip("address add 192.0.2.1/24 dev info0");
+                let kernel = UdpSocket::bind("192.0.2.1:7000").unwrap();
+                kernel.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+                let (pool, mut out, mut asked) = (Pool::new(), Vec::new(), None);
+                // The kernel drops what it sends before it has noticed that somebody is attached.
+                for _ in 0..1000 {
+                    kernel.send_to(b"ahoy", "192.0.2.2:7001").unwrap();
+                    device.rx.receive(Instant::ZERO, &pool, &mut out, 9).unwrap();
+                    let udp = |bytes: &Vec<u8>| bytes[0] == 0x45 && bytes[9] == 17;
+                    asked = out.drain(..).map(|packet| packet.to_vec()).find(udp);
+                    if asked.is_some() {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                let asked = asked.expect("a datagram arrives within ten seconds");
+                assert!(asked.ends_with(b"ahoy"));
+                // Addresses and ports change places, which leaves all checksums as they are.
+                let mut answer = asked.clone();
+                answer[12..16].copy_from_slice(&asked[16..20]);
+                answer[16..20].copy_from_slice(&asked[12..16]);
+                answer[20..22].copy_from_slice(&asked[22..24]);
+                answer[22..24].copy_from_slice(&asked[20..22]);
+                answer[26..28].copy_from_slice(&[0, 0]);
+                let packet = crate::packet::Packet {
+                    payload: pool.copy_from(&answer).into(),
+                    ..Default::default()
+                };
+                device.tx.transmit(Instant::ZERO, &mut [packet].into()).unwrap();
+                let mut buf = [0; 16];
+                let (len, from) = kernel.recv_from(&mut buf).unwrap();
+                assert_eq!(
+                    (&buf[..len], from.to_string()),
+                    (&b"ahoy"[..], "192.0.2.2:7001".into())
+                );
+            });
+        }
     }
 }

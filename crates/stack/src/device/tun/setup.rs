@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::carrier::LinkWatch;
-use super::{MAX_PACKET, TunRx, TunTx, vnet};
+use super::{Before, MAX_PACKET, TunRx, TunTx, vnet};
 use crate::device::sys::{self, flags};
 use crate::device::{Caps, Device, DeviceError, WaitSource};
 use crate::limits::{MAX_SUPER_PACKET, RX_QUEUE_LEN};
@@ -200,7 +200,7 @@ fn lengthen_queue(name: &str) {
 pub(super) struct Queue {
     pub(super) fd: OwnedFd,
     pub(super) name: String,
-    pub(super) vnet: bool,
+    pub(super) before: Before,
     pub(super) offloads: u32,
     /// The longest super-segment that the kernel takes.
     pub(super) longest: usize,
@@ -227,7 +227,8 @@ impl Queue {
             return Err(setup(message));
         }
         let longest = longest(config.max_super_segment, is_at_least(6, 3));
-        Ok(Queue { fd, name, vnet, offloads, longest })
+        let before = Before { info: false, vnet };
+        Ok(Queue { fd, name, before, offloads, longest })
     }
 
     fn device(self) -> Result<Device, DeviceError> {
@@ -237,7 +238,7 @@ impl Queue {
 
     /// The device, of which packets have at most `mtu` bytes.
     pub(super) fn device_with(self, mtu: u16) -> Device {
-        let Queue { fd, name, vnet, offloads, longest } = self;
+        let Queue { fd, name, before, offloads, longest } = self;
         let caps = Caps {
             mtu,
             tso4: offloads & flags::TSO4 != 0,
@@ -250,8 +251,8 @@ impl Queue {
         };
         let fd = Arc::new(fd);
         Device {
-            rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), vnet)),
-            tx: Box::new(TunTx::new(fd.clone(), caps, vnet)),
+            rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), before)),
+            tx: Box::new(TunTx::new(fd.clone(), caps, before)),
             wait: WaitSource::from_fd(fd),
         }
     }

@@ -9,6 +9,8 @@ use crate::device::DeviceError;
 use crate::packet::Gso;
 use crate::packet::tests::{Completions, charged, datagrams, marked, payload, super_segment, tcp};
 
+const VNET: Before = Before { info: false, vnet: true };
+
 /// What the kernel says to a packet with this header and length.
 type Verdict = Box<dyn FnMut(&Header, usize) -> Result<(), Errno> + Send>;
 
@@ -32,11 +34,11 @@ impl Fake {
     }
 
     fn tx(&self) -> TunTx<Fake> {
-        TunTx::new(self.clone(), caps(true), true)
+        TunTx::new(self.clone(), caps(true), VNET)
     }
 
     fn rx(&self, vnet: bool) -> TunRx<Fake> {
-        TunRx::new(self.clone(), "tun0".into(), vnet)
+        TunRx::new(self.clone(), "tun0".into(), Before { info: false, vnet })
     }
 }
 
@@ -101,7 +103,7 @@ fn a_super_segment_goes_down_whole() {
 /// A super-segment of `len` payload bytes over devices that take up to 256 KiB.
 fn sent_long(version: u8, len: usize) -> (Header, Vec<u8>, Vec<u8>) {
     let kernel = Fake::new(|_, _| Ok(()));
-    let mut tx = TunTx::new(kernel.clone(), caps(true).max_super_segment(1 << 18), true);
+    let mut tx = TunTx::new(kernel.clone(), caps(true).max_super_segment(1 << 18), VNET);
     let packet = super_segment(&Pool::new(), version, 1400, len.div_ceil(1400) as u16);
     let bytes = packet.to_vec();
     assert_eq!(send(&mut tx, [packet]), TxProgress::done(1));
@@ -133,7 +135,7 @@ fn more_than_64_kib_go_down_whole() {
 fn a_refused_length_is_not_asked_for_again() {
     let pool = Pool::new();
     let kernel = Fake::new(|_, len| if len > MAX_PACKET { Err(Errno::INVAL) } else { Ok(()) });
-    let mut tx = TunTx::new(kernel.clone(), caps(true).max_super_segment(1 << 18), true);
+    let mut tx = TunTx::new(kernel.clone(), caps(true).max_super_segment(1 << 18), VNET);
     assert!(send(&mut tx, [super_segment(&pool, 4, 1400, 100)]).caps_changed);
     assert_eq!(kernel.written().len(), 100, "cut");
     assert_eq!(tx.caps().max_super_segment, MAX_PACKET);
@@ -292,7 +294,7 @@ fn a_full_kernel_leaves_packets_in_the_queue() {
 fn without_a_header_everything_is_done_in_software() {
     let pool = Pool::new();
     let raw = Fake::new(|_, _| Ok(()));
-    let mut tx = TunTx::new(raw.clone(), caps(false), false);
+    let mut tx = TunTx::new(raw.clone(), caps(false), Before::default());
     send(&mut tx, [super_segment(&pool, 4, 1000, 2)]);
     // The fake takes the first ten bytes for a header; they are those of the packets here.
     let written = raw.written();
