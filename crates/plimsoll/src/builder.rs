@@ -42,6 +42,7 @@ pub struct StackBuilder {
     seed: Option<u64>,
     busy_poll: Duration,
     spin_while_sending: bool,
+    wait_for_devices: bool,
     name: Option<String>,
     on_thread_start: Option<OnThreadStart>,
     queues: usize,
@@ -243,6 +244,27 @@ impl StackBuilder {
         self
     }
 
+    /// Has an interface whose device fails wait for the next one, which
+    /// [`Stack::replace_device`](crate::Stack::replace_device) gives it. Connections, listeners and
+    /// the stack go on; what leaves meanwhile is lost, as on a cable that was pulled out, and is
+    /// sent again. Android's VPN service replaces its device so when the network changes. Unless it
+    /// is on, they end with an error, and the stack ends with its last device.
+    ///
+    /// ```
+    /// # use plimsoll::device::memory_link;
+    /// # let (device, peer) = memory_link::pair(Default::default());
+    /// let builder = plimsoll::Stack::builder().device(device).address("192.0.2.1/24");
+    /// let stack = builder.wait_for_devices(true).build()?;
+    /// drop(peer);
+    /// let (another, _peer) = memory_link::pair(Default::default());
+    /// stack.replace_device(0, another).expect("the stack is there");
+    /// # Ok::<(), plimsoll::BuildError>(())
+    /// ```
+    pub fn wait_for_devices(mut self, on: bool) -> StackBuilder {
+        self.wait_for_devices = on;
+        self
+    }
+
     /// Fixes what is random otherwise: initial sequence numbers, ports, table keys. For tests; with
     /// a known seed a stranger can guess sequence numbers.
     pub fn seed(mut self, seed: u64) -> StackBuilder {
@@ -387,6 +409,7 @@ impl StackBuilder {
             secret,
             seed,
             memory: physical_memory(),
+            wait_for_devices: self.wait_for_devices,
             ..StackConfig::default()
         };
         let core = Core::new(config)?;

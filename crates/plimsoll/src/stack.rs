@@ -400,7 +400,8 @@ impl Stack {
     ///
     /// # Errors
     /// If there is no such interface, it is loopback, the device's MTU is too small, or the stack
-    /// has come to its end, as it does when its last device fails.
+    /// has come to its end, as it does when its last device fails and it is not to
+    /// [wait](crate::StackBuilder::wait_for_devices).
     pub fn replace_device(&self, index: usize, device: Device) -> Result<(), StackError> {
         self.core().replace_device(self.now(), index, device)
     }

@@ -26,9 +26,9 @@ use plimsoll_tcp::Instant;
 use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource, earlier};
 use crate::error::StackError;
 use crate::flow::check_host;
-use crate::interfaces::loopback;
 use crate::interfaces::rx_path::RxPath;
 use crate::interfaces::tx_path::{Failure, TxPath};
+use crate::interfaces::{absent, loopback};
 use crate::kick::Kick;
 use crate::limits::{MAX_INTERFACES, MAX_SUPER_PACKET, MIN_MTU};
 use crate::packet::Packet;
@@ -78,7 +78,7 @@ pub struct InterfaceStatus {
     pub addresses: Vec<(IpAddr, u8)>,
     /// MTU in bytes.
     pub mtu: u16,
-    /// Why it is down; `None` while it is up.
+    /// Why it is down, or waits for another device; `None` while it works.
     pub error: Option<StackError>,
 }
 
@@ -419,6 +419,27 @@ impl Interface {
         self.up.store(false, Ordering::Relaxed);
         drop(health);
         self.tx.close();
+        true
+    }
+
+    /// The device with the number `epoch` has failed, and the interface waits for the next: it stays
+    /// up, nothing arrives, and what leaves is lost. Returns whether that is news.
+    pub(crate) fn lose_device(&self, epoch: u32, error: StackError, kick: &Kick) -> bool {
+        let _replacing = lock(&self.replacing);
+        let epoch = {
+            let mut health = lock(&self.health);
+            if health.epoch != epoch {
+                return false;
+            }
+            health.epoch = health.epoch.wrapping_add(1);
+            health.error = Some((health.epoch, error));
+            health.epoch
+        };
+        let Device { tx, rx, wait } = absent::device(self.name(), self.device_mtu());
+        wait.install(kick);
+        self.rx.replace(rx, epoch, &wait, kick);
+        self.tx.replace(tx, epoch, kick);
+        *lock(&self.wait) = wait;
         true
     }
 

@@ -5,6 +5,7 @@
 //! that was removed keeps its place until another is added there. Addresses and routes are one
 //! table, which is replaced as a whole: who reads it takes no lock and sees the one or the other.
 
+pub(crate) mod absent;
 pub(crate) mod interface;
 pub(crate) mod loopback;
 pub(crate) mod published;
@@ -34,6 +35,8 @@ pub(crate) struct Interfaces {
     routes: ArcSwap<RouteTable>,
     /// Held by who changes the routes or the list.
     changing: Mutex<()>,
+    /// An interface whose device fails waits for the next one.
+    pub(crate) wait_for_devices: bool,
 }
 
 impl Interfaces {
@@ -53,7 +56,8 @@ impl Interfaces {
         for (place, interface) in places.iter().zip(list) {
             let _ = place.set(Box::new(interface));
         }
-        Ok(Interfaces { places, routes: ArcSwap::from_pointee(routes), changing: Mutex::new(()) })
+        let routes = ArcSwap::from_pointee(routes);
+        Ok(Interfaces { places, routes, changing: Mutex::new(()), wait_for_devices: false })
     }
 
     /// The interface with a number that came from a route or a connection.

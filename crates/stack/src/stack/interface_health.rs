@@ -4,7 +4,10 @@
 //! A device that fails takes its interface down, with all queues of the device: the connections
 //! over it and the listeners on its addresses end with an error, the routes over it are skipped.
 //! Everything else goes on. A stack whose last device that works fails has nothing left to do and
-//! comes to its end, so that programs that wait for it end.
+//! comes to its end, so that programs that wait for it end. A stack that is to wait for devices
+//! ([`StackConfig::wait_for_devices`](crate::StackConfig)) does neither: the interface stays up, and
+//! an [absent device](crate::interfaces::absent) takes the place of the one that failed until it is
+//! replaced.
 //!
 //! The order is: the interface is marked, then the tables are read. Who opens a connection enters
 //! it into the table, then looks at the interface. So one of the two sees the other.
@@ -32,19 +35,27 @@ impl Stack {
     /// Takes an interface down because its device failed.
     pub(crate) fn device_failed(&self, interface: &Interface, now: Instant, failure: &Failure) {
         let reason = failure.error().to_string();
-        let error = StackError::DeviceGone { name: interface.name(), reason };
-        if !interface.fail(failure.epoch(), error.clone()) {
+        let error = StackError::DeviceGone { name: interface.name(), reason: reason.clone() };
+        let waits = self.interfaces.wait_for_devices && !interface.is_loopback();
+        let fail = |way: &Interface, epoch: u32| match waits {
+            true => way.lose_device(epoch, error.clone(), self.kick_of(way)),
+            false => way.fail(epoch, error.clone()),
+        };
+        if !fail(interface, failure.epoch()) {
             return;
         }
         let first = self.interfaces.first_way(interface.index());
         let ways = self.interfaces.ways_of(first);
-        for way in self.interfaces.iter().filter(|way| ways & (1 << way.index()) != 0) {
-            way.fail(way.epoch(), error.clone());
+        let others =
+            |way: &&Interface| ways & (1 << way.index()) != 0 && way.index() != interface.index();
+        for way in self.interfaces.iter().filter(others) {
+            fail(way, way.epoch());
         }
-        self.tell(StackEvent::InterfaceDown {
-            name: interface.name(),
-            reason: failure.error().to_string(),
-        });
+        self.tell(StackEvent::InterfaceDown { name: interface.name(), reason });
+        if waits {
+            // The pollers sleep on what the old device had.
+            return self.kick_all();
+        }
         // Of two threads whose devices fail at the same time, one sees both.
         fence(Ordering::SeqCst);
         let works = |each: &Interface| !each.is_loopback() && each.is_up();
@@ -79,7 +90,7 @@ impl Stack {
     /// discipline with what is queued there; MTU and offloads are those of the new device, with the
     /// limit on the MTU that the interface was built with. Connections over it go on and send again
     /// what the old device lost. Those that a failed device has ended stay ended, and so do
-    /// listeners.
+    /// listeners; with [`StackConfig::wait_for_devices`](crate::StackConfig) it ends none.
     ///
     /// A device with several queues comes back when each of them was replaced.
     ///

@@ -110,6 +110,10 @@ pub struct StackConfig {
     /// Bytes of memory of the machine, by which the default of `net.ipv4.tcp_mem` is computed as on
     /// Linux. Without it, the default is that of a machine with 16 GiB.
     pub memory: Option<u64>,
+    /// An interface whose device fails waits for the next one
+    /// ([`Stack::replace_device`]), and ends nothing: connections and listeners go on, and what
+    /// leaves meanwhile is lost. Without it they end, and with the last device the stack.
+    pub wait_for_devices: bool,
     /// Puts timers off, for comparisons; without it they come when they are due.
     pub coarse_timers: Option<Arc<dyn CoarseTimers>>,
 }
@@ -160,12 +164,13 @@ impl Stack {
         for (name, value) in &config.sysctls {
             sysctl.set(name, value)?;
         }
-        let interfaces = Interfaces::build(
+        let mut interfaces = Interfaces::build(
             config.interfaces,
             config.more_queues,
             &config.routes,
             config.pollers,
         )?;
+        interfaces.wait_for_devices = config.wait_for_devices;
         let pollers = Pollers::build(config.pollers, &interfaces, config.coarse_timers)?;
         let secrets = Secrets::new(config.secret, config.seed);
         let tables = Tables::new(*secrets.table_key());

@@ -314,6 +314,49 @@ fn the_only_device_ends_the_stack() {
     }
 }
 
+/// A stack that waits for its next device ends nothing with the one that failed.
+#[test]
+fn connections_and_listeners_wait_for_the_next_device() {
+    for fault in FAULTS {
+        let (near, far, remote) = cable(LinkConfig::default());
+        let addresses = vec![(ip(NEAR[0]), 24)];
+        let config = StackConfig {
+            interfaces: vec![InterfaceConfig { device: near, addresses, mtu: None }],
+            wait_for_devices: true,
+            ..StackConfig::default()
+        };
+        let (a, b) = (Stack::new(config).unwrap(), host(vec![(far, FAR[0])]));
+        let mut pair = Pair { a, b, now: Instant::from_millis(1) };
+        let listener = pair.listen(FAR[0], 16);
+        let own = pair.a.listen(addr(NEAR[0], 90), 16, Options::default()).unwrap();
+        let (client, server) = pair.open(FAR[0], &listener);
+        remote.set(fault);
+        client.write(pair.now, b"while it fails").unwrap();
+        for _ in 0..20 {
+            pair.a.poll(pair.now, 64).unwrap();
+            pair.now += Duration::from_millis(100);
+        }
+        let error = pair.a.interfaces()[0].error.clone();
+        assert!(matches!(error, Some(StackError::DeviceGone { .. })), "{fault:?}: {error:?}");
+        client.write(pair.now, b", and while there is none").unwrap();
+        let early = pair.a.connect(pair.now, addr(FAR[0], 80), None, Options::default()).unwrap();
+        pair.a.poll(pair.now, 64).unwrap();
+        let (near, far, _remote) = cable(LinkConfig { mtu: 1400, ..LinkConfig::default() });
+        pair.b.replace_device(pair.now, 0, far).unwrap();
+        pair.a.replace_device(pair.now, 0, near).unwrap();
+        let status = &pair.a.interfaces()[0];
+        assert_eq!((status.mtu, &status.error), (1400, &None), "{fault:?}");
+        let all = b"while it fails, and while there is none";
+        let came = pair.run_until(Duration::from_secs(20), |_| {
+            server.readable_bytes() == all.len() && early.state() == State::Established
+        });
+        assert!(came, "{fault:?}");
+        let back = pair.b.connect(pair.now, addr(NEAR[0], 90), None, Options::default()).unwrap();
+        let accepted = pair.run_until(Duration::from_secs(5), |_| own.queue_lengths().0 == 1);
+        assert!(accepted, "{fault:?}: {:?}", back.state());
+    }
+}
+
 #[test]
 fn a_failed_device_is_replaced() {
     for fault in FAULTS {
