@@ -31,8 +31,11 @@
 //!
 //! Nothing that a capture holds makes this crate panic.
 //!
-//! What it does not do: reassemble fragments, follow flows through address translation, verify
-//! checksums, look into payload.
+//! TCP in tunnels is read as if it had none around it ([`layers`]); which tunnel a flow is in is
+//! not kept. What is not read is counted by name ([`unread`]).
+//!
+//! What it does not do: reassemble fragments, decrypt, follow flows through address translation,
+//! verify checksums, look into payload.
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -47,6 +50,7 @@ pub mod html;
 mod html_report;
 mod icmp;
 mod kinds;
+mod layers;
 mod loss;
 mod nagle;
 mod notes;
@@ -61,6 +65,7 @@ mod sizes;
 mod table;
 mod tally;
 mod text;
+mod unread;
 mod window;
 
 use std::collections::HashMap;
@@ -82,11 +87,13 @@ pub use report::{
 pub use schema::schema;
 pub use segments::{CapturedSegment, TcpFlags, segments};
 pub use text::text_report;
+pub use unread::UnreadFrames;
 
 use flow::Ends;
 use packet::{Packet, Skip};
 use report::Sums;
 use table::Table;
+use unread::{Counts, Unread};
 
 /// What counts as soon, late and many. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +149,7 @@ pub fn explain(input: impl Read + Send, options: &Options) -> Result<Report> {
         report: Report::default(),
         sums: Sums::default(),
         evicted: Sums::default(),
+        unread: Counts::default(),
         start: None,
         end: 0,
     };
@@ -164,6 +172,8 @@ struct Pass<'a> {
     report: Report,
     sums: Sums,
     evicted: Sums,
+    /// What was not read.
+    unread: Counts,
     /// When the capture began.
     start: Option<u64>,
     /// The latest time in it.
@@ -188,12 +198,18 @@ impl Pass<'_> {
             }
             Err(skip) => {
                 let skipped = &mut self.report.skipped;
+                let what = match skip {
+                    Skip::Other(what) => Some(what),
+                    Skip::Link(number) => Some(Unread::Link(number)),
+                    Skip::Fragment | Skip::Broken => None,
+                };
                 *match skip {
-                    Skip::Other => &mut skipped.not_tcp,
+                    Skip::Other(_) => &mut skipped.not_tcp,
                     Skip::Fragment => &mut skipped.fragments,
                     Skip::Broken => &mut skipped.broken,
-                    Skip::Link => &mut skipped.unknown_link,
+                    Skip::Link(_) => &mut skipped.unknown_link,
                 } += 1;
+                what.into_iter().for_each(|what| self.unread.add(what));
                 return;
             }
         };
@@ -239,6 +255,7 @@ impl Pass<'_> {
         let duration = |start: u64| self.end.saturating_sub(start) as f64 / 1e6;
         report.duration_ms = self.start.map(duration);
         report.totals = self.sums.list();
+        report.unread = self.unread.list();
         report.notes = report::caveats(&report.flows);
         report.evicted.findings = self.evicted.list();
         report

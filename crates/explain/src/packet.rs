@@ -1,4 +1,5 @@
-//! From a frame to a TCP segment: link headers, IP, TCP. Whatever the bytes hold, nothing panics.
+//! From a frame to a TCP segment: link headers, tunnels, IP, TCP. Whatever the bytes hold, nothing
+//! panics.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +10,9 @@ use plimsoll_wire::{SeqNum, checksum, protocol};
 
 use crate::capture::Frame;
 use crate::icmp::Notice;
+use crate::layers;
 use crate::tally::Mark;
+use crate::unread::Unread;
 
 /// What is read of a capture.
 #[derive(Clone, Debug)]
@@ -82,36 +85,21 @@ pub(crate) enum Scale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
     /// A link type that is not known here.
-    Link,
+    Link(i32),
     /// Not IP, or not TCP.
-    Other,
+    Other(Unread),
     /// A fragment of an IP packet.
     Fragment,
     /// A header that contradicts itself, or of which too little was captured.
     Broken,
 }
 
-/// Numbers of link types in the registry of pcap.
-mod link {
-    pub(super) const NULL: i32 = 0;
-    pub(super) const ETHERNET: i32 = 1;
-    /// What OpenBSD and some old Linux tools write for raw IP.
-    pub(super) const RAW_BSD: i32 = 12;
-    pub(super) const RAW_OPENBSD: i32 = 14;
-    pub(super) const RAW: i32 = 101;
-    pub(super) const LOOP: i32 = 108;
-    pub(super) const SLL: i32 = 113;
-    pub(super) const IPV4: i32 = 228;
-    pub(super) const IPV6: i32 = 229;
-    pub(super) const SLL2: i32 = 276;
-}
+/// Link types with a cooked header.
+const LINK_SLL: i32 = 113;
+const LINK_SLL2: i32 = 276;
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// Tags of IEEE 802.1Q, of 802.1ad, and what came before it.
-const ETHERTYPE_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// Tags that one frame may have.
-const MOST_TAGS: usize = 8;
+/// Tunnels inside each other that are followed.
+const MOST_TUNNELS: usize = 6;
 
 /// The longest TCP header: fifteen words (RFC 9293, section 3.1).
 const MAX_HEADER_LEN: usize = 60;
@@ -122,7 +110,7 @@ const MAX_SHIFT: u8 = 14;
 /// A payload of this length or more is not believed: no window is larger (RFC 7323, section 2.3).
 const TOO_LONG: u32 = 1 << 30;
 
-fn be16(data: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn be16(data: &[u8], at: usize) -> Option<u16> {
     let bytes = data.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_be_bytes(*bytes))
 }
@@ -132,56 +120,49 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
 /// # Errors
 /// If it is neither a TCP segment nor an ICMP error about one that can be read.
 pub(crate) fn read(frame: &Frame<'_>) -> Result<Packet, Skip> {
-    let header = link_header(frame.link, frame.data)?;
+    let header = layers::of_link(frame.link, frame.data)?;
     let data = frame.data.get(header..).ok_or(Skip::Broken)?;
-    let len = frame.len.saturating_sub(header);
+    ip(frame, data, frame.len.saturating_sub(header), 0)
+}
+
+/// What an IP packet holds that is `depth` tunnels deep.
+fn ip(frame: &Frame<'_>, data: &[u8], len: usize, depth: usize) -> Result<Packet, Skip> {
     match data.first().map(|first| first >> 4) {
-        Some(4) => v4(frame, data, len),
-        Some(6) => v6(frame, data, len),
+        Some(4) => v4(frame, data, len, depth),
+        Some(6) => v6(frame, data, len, depth),
         _ => Err(Skip::Broken),
     }
 }
 
-/// Bytes in front of the IP header.
-fn link_header(link: i32, data: &[u8]) -> Result<usize, Skip> {
-    match link {
-        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => Ok(0),
-        // The address family, in the byte order of whoever captured or of the network. Its
-        // numbers differ between systems; the version of IP tells enough.
-        link::NULL | link::LOOP => Ok(4),
-        link::ETHERNET => behind_tags(data, 12),
-        link::SLL => behind_tags(data, 14),
-        link::SLL2 => {
-            let header = 20;
-            match be16(data, 0).ok_or(Skip::Broken)? {
-                tag if ETHERTYPE_VLAN.contains(&tag) => behind_tags(data, header + 2),
-                ethertype => ip_at(ethertype, header),
+/// The payload of an IP packet, of which so many bytes are there, is none of TCP or ICMP: what a
+/// tunnel in it holds.
+fn tunnel(
+    frame: &Frame<'_>,
+    number: u8,
+    data: &[u8],
+    len: usize,
+    depth: usize,
+) -> Result<Packet, Skip> {
+    if depth >= MOST_TUNNELS {
+        return Err(Skip::Other(Unread::TooDeep));
+    }
+    // Authenticated, and in the clear (RFC 4302, section 2).
+    if let (protocol::AUTHENTICATION, Some(&[next, words])) = (number, data.first_chunk::<2>()) {
+        let header = (usize::from(words) + 2) * 4;
+        let data = data.get(header..).ok_or(Skip::Broken)?;
+        return match next {
+            protocol::AUTHENTICATION | protocol::TCP | protocol::ICMP | protocol::ICMPV6 => {
+                Err(Skip::Other(Unread::Protocol(number)))
             }
-        }
-        _ => Err(Skip::Link),
+            _ => tunnel(frame, next, data, len.saturating_sub(header), depth + 1),
+        };
     }
+    let header = layers::of_protocol(number, data)?;
+    let inside = data.get(header..).ok_or(Skip::Broken)?;
+    ip(frame, inside, len.saturating_sub(header), depth + 1)
 }
 
-/// The ethertype is at `at`; tags may stand before the one that counts.
-fn behind_tags(data: &[u8], mut at: usize) -> Result<usize, Skip> {
-    for _ in 0..=MOST_TAGS {
-        let ethertype = be16(data, at).ok_or(Skip::Broken)?;
-        if !ETHERTYPE_VLAN.contains(&ethertype) {
-            return ip_at(ethertype, at + 2);
-        }
-        at += 4;
-    }
-    Err(Skip::Broken)
-}
-
-fn ip_at(ethertype: u16, at: usize) -> Result<usize, Skip> {
-    match ethertype {
-        ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Ok(at),
-        _ => Err(Skip::Other),
-    }
-}
-
-fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Packet, Skip> {
+fn v4(frame: &Frame<'_>, data: &[u8], len: usize, depth: usize) -> Result<Packet, Skip> {
     let mut copy = [0; ipv4::MAX_HEADER_LEN];
     let parsed = match Ipv4Repr::parse_front(data, usize::MAX) {
         // Offloads leave checksums empty, whoever rewrote the addresses in a capture leaves wrong
@@ -213,19 +194,19 @@ fn v4(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Packet, Skip> {
     if ip.protocol == protocol::ICMP {
         return icmp(frame, IpAddr::V4(ip.src), data.get(header..));
     }
-    if ip.protocol != protocol::TCP {
-        return Err(Skip::Other);
-    }
     let payload_len =
         if be16(data, 2) == Some(0) { len.saturating_sub(header) } else { ip.payload_len };
     let payload = data.get(header..).ok_or(Skip::Broken)?;
+    if ip.protocol != protocol::TCP {
+        return tunnel(frame, ip.protocol, payload, payload_len, depth);
+    }
     let ends = Ends { src: IpAddr::V4(ip.src), dst: IpAddr::V4(ip.dst), ttl: ip.ttl };
     let mut segment = tcp(frame, ends, payload, payload_len)?;
     segment.ident = Some(ip.ident);
     Ok(Packet::Tcp(segment))
 }
 
-fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Packet, Skip> {
+fn v6(frame: &Frame<'_>, data: &[u8], len: usize, depth: usize) -> Result<Packet, Skip> {
     let (ip, header) = Ipv6Repr::parse_front(data, usize::MAX).map_err(|_| Skip::Broken)?;
     let payload = data.get(header..).ok_or(Skip::Broken)?;
     let ends = Ends { src: IpAddr::V6(ip.src), dst: IpAddr::V6(ip.dst), ttl: ip.hop_limit };
@@ -252,18 +233,20 @@ fn v6(frame: &Frame<'_>, data: &[u8], len: usize) -> Result<Packet, Skip> {
     if upper.protocol == protocol::ICMPV6 {
         return icmp(frame, IpAddr::V6(ip.src), payload.get(upper.offset..));
     }
-    if upper.protocol != protocol::TCP {
-        return Err(Skip::Other);
-    }
     let payload = payload.get(upper.offset..).ok_or(Skip::Broken)?;
-    tcp(frame, ends, payload, ip.payload_len.saturating_sub(upper.offset)).map(Packet::Tcp)
+    let len = ip.payload_len.saturating_sub(upper.offset);
+    if upper.protocol != protocol::TCP {
+        return tunnel(frame, upper.protocol, payload, len, depth);
+    }
+    tcp(frame, ends, payload, len).map(Packet::Tcp)
 }
 
 /// An ICMP message from an address. Those that are no errors about TCP are passed over.
 fn icmp(frame: &Frame<'_>, from: IpAddr, data: Option<&[u8]>) -> Result<Packet, Skip> {
     let mark = Mark { number: frame.number, time: frame.time };
     let notice = data.and_then(|data| Notice::read(mark, from, data));
-    notice.map(Packet::Icmp).ok_or(Skip::Other)
+    let number = if from.is_ipv4() { protocol::ICMP } else { protocol::ICMPV6 };
+    notice.map(Packet::Icmp).ok_or(Skip::Other(Unread::Protocol(number)))
 }
 
 fn tcp(
@@ -353,8 +336,8 @@ fn whole_options(options: &[u8]) -> usize {
 /// Whether the host that captured sent a frame, by the packet type of a cooked header.
 fn sent(frame: &Frame<'_>) -> Option<bool> {
     let kind = match frame.link {
-        link::SLL => be16(frame.data, 0)?,
-        link::SLL2 => u16::from(*frame.data.get(10)?),
+        LINK_SLL => be16(frame.data, 0)?,
+        LINK_SLL2 => u16::from(*frame.data.get(10)?),
         _ => return None,
     };
     match kind {

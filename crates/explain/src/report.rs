@@ -15,6 +15,7 @@ use crate::remedies::{Stack, remedy};
 use crate::sizes::Full;
 use crate::tally::{Shown, Tally};
 use crate::text::plural;
+use crate::unread::UnreadFrames;
 
 /// A megabyte, as in ACKs per megabyte.
 const MEGABYTE: f64 = 1e6;
@@ -50,6 +51,8 @@ pub struct Report {
     pub icmp_errors: u64,
     /// Frames that were passed over.
     pub skipped: Skipped,
+    /// What frames hold that are not TCP or whose link type is not known, the most frequent first.
+    pub unread: Vec<UnreadFrames>,
     /// From the first to the last frame; null if there is none.
     #[schemars(extend("x-unit" = "ms"))]
     pub duration_ms: Option<f64>,
@@ -115,7 +118,7 @@ pub enum MssSource {
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Skipped {
-    /// Neither IPv4 nor IPv6, or not TCP.
+    /// Neither IPv4 nor IPv6, or not TCP, nor a tunnel with TCP in it.
     #[schemars(extend("x-unit" = "frames"))]
     pub not_tcp: u64,
     /// Fragments of IP packets.

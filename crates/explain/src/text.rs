@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::kinds::{ALL, Kind};
 use crate::report::{DirectionReport, Example, Finding, FlowReport, Report, Side, Sum};
+use crate::unread::UnreadFrames;
 
 /// Lines of text are at most this long, in characters.
 const WIDTH: usize = 100;
@@ -63,7 +64,10 @@ fn round_trip(flow: &FlowReport) -> String {
 /// What can be said instead of findings, if there are none.
 pub(crate) fn no_findings(report: &Report) -> Option<String> {
     match (report.totals.is_empty(), report.tcp_packets) {
-        (true, 0) => Some("no TCP in this capture".into()),
+        (true, 0) => Some(match unread(report) {
+            Some(unread) => format!("no TCP that can be read in this capture: it holds {unread}"),
+            None => "no TCP in this capture".into(),
+        }),
         (true, _) => {
             let kinds = ALL.len();
             Some(format!("none of the {kinds} kinds of trouble that are looked for was found"))
@@ -99,7 +103,21 @@ pub(crate) fn skipped(report: &Report) -> Option<String> {
     .filter(|(count, _)| *count > 0)
     .map(|(count, what)| format!("{count} {what}"))
     .collect();
-    (!parts.is_empty()).then(|| format!("passed over: {}", parts.join(", ")))
+    let parts = (!parts.is_empty()).then(|| format!("passed over: {}", parts.join(", ")));
+    Some(match (parts?, unread(report)) {
+        (parts, Some(unread)) => format!("{parts}; not read: {unread}"),
+        (parts, None) => parts,
+    })
+}
+
+/// What frames hold that were not read, by name.
+fn unread(report: &Report) -> Option<String> {
+    let list: Vec<String> = report
+        .unread
+        .iter()
+        .map(|UnreadFrames { what, frames }| format!("{} of {what}", plural(*frames, "frame")))
+        .collect();
+    (!list.is_empty()).then(|| list.join(", "))
 }
 
 fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
@@ -113,7 +131,7 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
         report.duration_ms.unwrap_or(0.0) / 1e3
     )?;
     if let Some(skipped) = skipped(report) {
-        writeln!(out, "{skipped}")?;
+        wrapped_at(out, "", &skipped)?;
     }
     if let Some(note) = &report.note {
         writeln!(out, "note: {note}")?;
@@ -122,7 +140,7 @@ fn write(out: &mut String, report: &Report, top: usize) -> std::fmt::Result {
         wrapped_at(out, "note: ", &note)?;
     }
     if let Some(said) = no_findings(report) {
-        return writeln!(out, "{said}");
+        return wrapped_at(out, "", &said);
     }
     writeln!(out, "\nin all flows, by cost:")?;
     for Sum { kind, count, packets, ms, share, .. } in &report.totals {

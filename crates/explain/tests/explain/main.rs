@@ -10,4 +10,5 @@ mod hostile;
 mod judgement;
 mod sizes;
 mod spoiled;
+mod tunnels;
 mod writer;
