@@ -152,7 +152,10 @@ impl StackBuilder {
     }
 
     /// Gives the last device an address with its prefix length, as in `192.0.2.1/24`. A device may
-    /// have several.
+    /// have several, and several devices may have the same link-local address. The scope id of such
+    /// an address is the device's place in [`Stack::interfaces`](crate::Stack::interfaces), counted
+    /// from 1: sockets report it with every link-local address. A call may leave it out where only
+    /// one device has link-local addresses.
     pub fn address(self, address: impl Into<String>) -> StackBuilder {
         let address = address.into();
         self.interface("address", |interface| interface.addresses.push(address))
