@@ -84,7 +84,8 @@ impl Process {
         for step in 0..count {
             let place = (u32::from(self.next_port) + step) % count;
             let port = low + u16::try_from(place).unwrap_or(0);
-            let candidate = SocketAddr::new(local.ip(), port);
+            let mut candidate = local;
+            candidate.set_port(port);
             if !self.conflicts(fd, candidate, false, false) {
                 self.next_port = port - low + 1;
                 return Ok(candidate);
@@ -178,6 +179,12 @@ impl Claim {
 
     fn overlaps(self, other: Claim) -> bool {
         let (a, b) = (self.addr.ip(), other.addr.ip());
-        self.addr.port() == other.addr.port() && (a == b || self.covers(b) || other.covers(a))
+        let scope = |claim: Claim| match claim.addr {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        // Without a scope id, either may be meant.
+        let same = a == b && (scope(self) == scope(other) || scope(self) == 0 || scope(other) == 0);
+        self.addr.port() == other.addr.port() && (same || self.covers(b) || other.covers(a))
     }
 }

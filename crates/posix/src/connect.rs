@@ -96,7 +96,7 @@ impl Process {
         let ip = match remote.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
+            _ => return Ok(remote),
         };
         Ok(SocketAddr::new(ip, remote.port()))
     }

@@ -166,7 +166,11 @@ impl Process {
             (false, AF_INET) => return Err(Errno::EAFNOSUPPORT),
             _ => {}
         }
-        Ok(SocketAddr::new(addr.ip().to_canonical(), addr.port()))
+        Ok(match addr.ip().to_canonical() {
+            // The scope id of a link-local address stays.
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => addr,
+            ip => SocketAddr::new(ip, addr.port()),
+        })
     }
 
     /// Whether `ip` is one of ours.
