@@ -1,9 +1,8 @@
 //! The zone of an address that an application names (RFC 4007, section 6).
 //!
-//! The scope id of the address says which it is. Without one, what the address goes with may have a
-//! zone already: the socket's own address, the peer's, or the socket's interface for groups. If not,
-//! the zone is the one that is possible. Where several are, the call is refused, as Linux refuses
-//! it.
+//! The scope id of the address names it. Without a scope id, the zone is that of the socket's own
+//! address, of the peer's, or the socket's interface for groups. If none of these has a zone, the
+//! only possible interface is the zone. Where several are possible, the call fails, as on Linux.
 
 use std::net::{IpAddr, SocketAddr};
 
