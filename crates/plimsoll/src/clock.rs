@@ -3,6 +3,18 @@
 //! The engine and the stack take the time as an argument; this is where it comes from. All stacks
 //! of a process share one origin, because a link in memory hands packets with their times from one
 //! stack to another.
+//!
+//! # A machine that was suspended
+//!
+//! The clock is the one of [`std::time::Instant`]: on Linux `CLOCK_MONOTONIC`, which stands still
+//! while the machine is suspended. So no timer of ours comes closer meanwhile, and a connection
+//! survives if its peer has kept it. The peer's timers go on: it may have given the connection up,
+//! which our next segment finds out.
+//!
+//! The clock goes on while the process is stopped (SIGSTOP, a debugger). A [`Clock`] of the
+//! application may also count the time of a suspended machine (`CLOCK_BOOTTIME`). Timers are overdue
+//! in both cases. The stack then first processes the packets that have arrived, and runs the timers
+//! that act on a peer's silence after that.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant as StdInstant};
@@ -18,7 +30,8 @@ fn origin() -> StdInstant {
 /// Tells the time to a stack, where the clock of the process is not the right one: see
 /// [`StackBuilder::clock`](crate::StackBuilder::clock).
 pub trait Clock: Send + Sync {
-    /// The time. It never runs backwards.
+    /// The time. It may jump forward: timers are overdue then. It never runs backwards; if it does
+    /// nevertheless, timers come late by as much.
     fn now(&self) -> Instant;
 }
 

@@ -35,6 +35,14 @@ pub const RX_BATCH_TRAIN_BYTES: usize = 64 * 1024;
 /// Timers that one poll fires. The rest fires in the next, which is asked for at once.
 pub const TIMER_BATCH: usize = 256;
 
+/// Packets that defer a timer which acts on a peer's silence. After them it runs, although more
+/// packets may wait in the devices. The kernel lets half as many wait at a TUN device.
+pub const PACKETS_BEFORE_SILENCE: usize = 16_384;
+
+/// How long such timers may run after all devices were found empty. It bounds how often a queue
+/// receives from the devices of the others, and is at most a tick of Linux's clock.
+pub(crate) const EMPTY_FOR: Duration = Duration::from_millis(1);
+
 /// Packets that the queueing discipline of an interface holds (Linux: `txqueuelen`). More are
 /// dropped and counted (`IpOutDiscards`); TCP takes that as loss.
 pub const TX_QUEUE_LEN: usize = 16_384;

@@ -47,6 +47,7 @@ use crate::output::explain::Explanation;
 use crate::recv::RecvSide;
 use crate::recv::window::choose_shift;
 use crate::segment::Segment;
+use crate::send::recovery::Waits;
 use crate::send::{Fin, SendSide};
 use crate::state::State;
 use crate::time::{Instant, Nanos};
@@ -285,6 +286,25 @@ impl Connection {
     /// The earliest point at which [`Input::Timeout`](crate::Input::Timeout) has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
+    }
+
+    /// Whether [`Input::Timeout`](crate::Input::Timeout) at `now` acts on the peer's silence: it
+    /// retransmits, probes, or ends the connection. The caller first processes all packets that
+    /// have arrived.
+    pub fn is_silence_timeout_due(&self, now: Instant) -> bool {
+        let acts_on_silence = |timer| match timer {
+            Timer::Retransmit => {
+                self.state.is_opening() || self.snd.recovery().waits_for() == Some(Waits::Rto)
+            }
+            Timer::Persist
+            | Timer::Keepalive
+            | Timer::UserTimeout
+            | Timer::HalfClose
+            | Timer::FinWait2
+            | Timer::TimeWait => true,
+            Timer::Pacing | Timer::TsoDefer | Timer::DelayedAck => false,
+        };
+        Timer::ALL.into_iter().any(|timer| self.timers.is_due(timer, now) && acts_on_silence(timer))
     }
 
     /// Takes what happened since the last call.

@@ -81,9 +81,13 @@ impl TimerTable {
         self.0.iter().copied().min().filter(|&at| at != Instant::FAR_FUTURE)
     }
 
+    pub(crate) fn is_due(&self, timer: Timer, now: Instant) -> bool {
+        self.0[timer as usize] <= now
+    }
+
     /// Stops and returns one timer that is due at `now`, in the order of [`Timer::ALL`].
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
-        let due = Timer::ALL.into_iter().find(|&timer| self.0[timer as usize] <= now)?;
+        let due = Timer::ALL.into_iter().find(|&timer| self.is_due(timer, now))?;
         self.stop(due);
         Some(due)
     }

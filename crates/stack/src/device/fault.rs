@@ -123,7 +123,12 @@ pub fn wrap(device: Device, config: FaultConfig) -> Device {
         FaultDirection::Receive => (&harmless, &config),
     };
     let tx = FaultTx { inner: device.tx, lane: Lane::new(tx, 2) };
-    let rx = FaultRx { inner: device.rx, lane: Lane::new(rx, 3), scratch: Vec::new() };
+    let rx = FaultRx {
+        inner: device.rx,
+        lane: Lane::new(rx, 3),
+        scratch: Vec::new(),
+        inner_may_hold_more: false,
+    };
     Device { tx: Box::new(tx), rx: Box::new(rx), wait: device.wait }
 }
 
@@ -313,6 +318,7 @@ struct FaultRx {
     inner: Box<dyn DeviceRx>,
     lane: Lane,
     scratch: Vec<Packet>,
+    inner_may_hold_more: bool,
 }
 
 impl DeviceRx for FaultRx {
@@ -326,7 +332,8 @@ impl DeviceRx for FaultRx {
         self.lane.release(now);
         let wanted = max.saturating_sub(self.lane.ready.len());
         if wanted > 0 {
-            self.inner.receive(now, pool, &mut self.scratch, wanted)?;
+            let got = self.inner.receive(now, pool, &mut self.scratch, wanted)?;
+            self.inner_may_hold_more = got == wanted || self.inner.may_hold_more();
             for packet in self.scratch.drain(..) {
                 self.lane.admit(now, packet);
             }
@@ -334,6 +341,10 @@ impl DeviceRx for FaultRx {
         let count = max.min(self.lane.ready.len());
         out.extend(self.lane.ready.drain(..count));
         Ok(count)
+    }
+
+    fn may_hold_more(&self) -> bool {
+        self.inner_may_hold_more
     }
 
     fn take_event(&mut self) -> Option<LinkEvent> {

@@ -271,6 +271,13 @@ pub trait DeviceRx: Send {
         max: usize,
     ) -> Result<usize, DeviceError>;
 
+    /// Whether more packets may have arrived, although the last call of [`receive`](Self::receive)
+    /// returned fewer than it was asked for. A timer that acts on a peer's silence waits until the
+    /// device is empty.
+    fn may_hold_more(&self) -> bool {
+        false
+    }
+
     /// The stack has had nothing to do for a second. Memory that only packets need may be given
     /// back.
     fn on_idle(&mut self) {}

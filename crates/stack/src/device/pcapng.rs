@@ -466,6 +466,10 @@ impl DeviceRx for CaptureRx {
         result
     }
 
+    fn may_hold_more(&self) -> bool {
+        self.inner.may_hold_more()
+    }
+
     fn take_event(&mut self) -> Option<LinkEvent> {
         self.inner.take_event()
     }

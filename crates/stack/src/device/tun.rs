@@ -388,13 +388,15 @@ struct TunRx<P> {
     /// The chunk that packets are read into.
     chunk: Option<ChunkWriter>,
     trouble: Trouble,
+    /// The last call ended because of the number of bytes.
+    stopped_early: bool,
     stats: DeviceStats,
 }
 
 impl<P: Port> TunRx<P> {
     fn new(port: P, name: String, before: Before) -> TunRx<P> {
         let (trouble, stats) = (Trouble::default(), DeviceStats::default());
-        TunRx { port, name, before, chunk: None, trouble, stats }
+        TunRx { port, name, before, chunk: None, trouble, stopped_early: false, stats }
     }
 
     /// Reads one packet, and says whether it is a train of UDP. `None` if there is none at present.
@@ -462,8 +464,10 @@ impl<P: Port> DeviceRx for TunRx<P> {
         max: usize,
     ) -> Result<usize, DeviceError> {
         let (mut bytes, mut train_bytes) = (0, 0);
+        self.stopped_early = false;
         for count in 0..max {
             if bytes >= RX_BATCH_BYTES || train_bytes >= RX_BATCH_TRAIN_BYTES {
+                self.stopped_early = true;
                 return Ok(count);
             }
             match self.read(now, pool)? {
@@ -476,6 +480,10 @@ impl<P: Port> DeviceRx for TunRx<P> {
             }
         }
         Ok(max)
+    }
+
+    fn may_hold_more(&self) -> bool {
+        self.stopped_early
     }
 
     fn stats(&self) -> DeviceStats {

@@ -26,7 +26,7 @@ use plimsoll_tcp::Instant;
 use crate::device::{Caps, Device, DeviceStats, LinkEvent, WaitSource, earlier};
 use crate::error::StackError;
 use crate::flow::check_host;
-use crate::interfaces::rx_path::RxPath;
+use crate::interfaces::rx_path::{Received, RxPath};
 use crate::interfaces::tx_path::{Failure, TxPath};
 use crate::interfaces::{absent, loopback};
 use crate::kick::Kick;
@@ -356,8 +356,8 @@ impl Interface {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many, or `None`
-    /// if somebody else has the device.
+    /// Appends up to `max` packets that have arrived by `now` to `out`; `None` if somebody else has
+    /// the device.
     #[inline]
     pub(crate) fn receive(
         &self,
@@ -365,8 +365,11 @@ impl Interface {
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
-    ) -> Result<Option<usize>, Failure> {
-        if self.is_up() { self.rx.receive(around, pool, out, max) } else { Ok(Some(0)) }
+    ) -> Result<Option<Received>, Failure> {
+        match self.is_up() {
+            true => self.rx.receive(around, pool, out, max),
+            false => Ok(Some(Received::NOTHING)),
+        }
     }
 
     /// Whether nothing can have arrived, and nothing is to be told of the link.

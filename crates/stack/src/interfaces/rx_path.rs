@@ -36,6 +36,26 @@ pub(crate) struct RxPath {
     told_mtu: AtomicU16,
 }
 
+/// How much was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Packets.
+    pub(crate) count: usize,
+    /// No packet that had arrived is left.
+    pub(crate) all: bool,
+}
+
+impl Received {
+    /// There was nothing.
+    pub(crate) const NOTHING: Received = Received { count: 0, all: true };
+
+    /// Adds what was received elsewhere.
+    pub(crate) fn add(&mut self, other: Received) {
+        self.count += other.count;
+        self.all &= other.all;
+    }
+}
+
 struct Half {
     device: Box<dyn DeviceRx>,
     epoch: u32,
@@ -59,8 +79,8 @@ impl RxPath {
         }
     }
 
-    /// Appends up to `max` packets that have arrived by `now` to `out`; returns how many. `None` is
-    /// that somebody else has the device, so that nothing is known about what has arrived.
+    /// Appends up to `max` packets that have arrived by `now` to `out`. `None` is that somebody
+    /// else has the device, so that nothing is known about what has arrived.
     #[inline]
     pub(crate) fn receive(
         &self,
@@ -68,8 +88,8 @@ impl RxPath {
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
-    ) -> Result<Option<usize>, Failure> {
-        if self.is_empty() { Ok(Some(0)) } else { self.ask(around, pool, out, max) }
+    ) -> Result<Option<Received>, Failure> {
+        if self.is_empty() { Ok(Some(Received::NOTHING)) } else { self.ask(around, pool, out, max) }
     }
 
     /// As [`receive`](Self::receive), from a device that may hold something.
@@ -80,7 +100,7 @@ impl RxPath {
         pool: &Pool,
         out: &mut Vec<Packet>,
         max: usize,
-    ) -> Result<Option<usize>, Failure> {
+    ) -> Result<Option<Received>, Failure> {
         let Some(mut holding) = self.hold(kick) else { return Ok(None) };
         if self.succession.is_waiting() {
             holding.succeed();
@@ -97,7 +117,8 @@ impl RxPath {
             if self.by_descriptor.load(Ordering::Relaxed) {
                 self.next.set(device.next_event());
             }
-            Ok(Some(count))
+            let all = count < max && !device.may_hold_more();
+            Ok(Some(Received { count, all }))
         })
     }
 

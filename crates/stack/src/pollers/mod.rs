@@ -2,6 +2,7 @@
 //!
 //! Each [`Queue`] says what guards it.
 
+pub(crate) mod arrivals;
 pub(crate) mod clock;
 pub(crate) mod coarse_timers;
 pub(crate) mod completion;

@@ -8,6 +8,7 @@ use crossbeam_utils::CachePadded;
 use crate::error::StackError;
 use crate::interfaces::Interfaces;
 use crate::limits::CALLS_PER_SEND;
+use crate::pollers::arrivals::ArrivalStatus;
 use crate::pollers::clock::LatestTime;
 use crate::pollers::completion::Completions;
 use crate::pollers::poll_state::PollState;
@@ -26,6 +27,7 @@ pub(crate) struct Queue {
     buffers: QueuePool,
     spinner: Spinner,
     clock: LatestTime,
+    arrivals: ArrivalStatus,
     /// Calls in the middle of a poll that have queued packets so far.
     left_in_poll: AtomicUsize,
 }
@@ -50,6 +52,7 @@ impl Queue {
             buffers: QueuePool::default(),
             spinner: Spinner::default(),
             clock: LatestTime::default(),
+            arrivals: ArrivalStatus::default(),
             left_in_poll: AtomicUsize::new(0),
         })
     }
@@ -82,6 +85,11 @@ impl Queue {
     /// Who spins for it.
     pub(crate) fn spinner(&self) -> &Spinner {
         &self.spinner
+    }
+
+    /// Whether silence may be judged.
+    pub(crate) fn arrivals(&self) -> &ArrivalStatus {
+        &self.arrivals
     }
 
     /// The latest time that it was told.

@@ -103,7 +103,7 @@ impl Work<'_> {
         if left & TIMER != 0 && !inner.is_gone() {
             inner.timer = Instant::FAR_FUTURE;
             endpoint.at(Site::Timer);
-            if self.has_timer_come(endpoint, inner) {
+            if self.has_timer_come(endpoint, inner) && self.may_run_timer(endpoint, inner) {
                 let cx = self.context(endpoint, inner);
                 inner.conn.handle(&cx, Input::Timeout);
             }

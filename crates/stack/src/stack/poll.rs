@@ -1,4 +1,7 @@
-//! The only loop: timers that are due, packets that have arrived, then everything that leaves.
+//! The only loop: packets that have arrived, timers that are due, then everything that leaves.
+//!
+//! Packets come first, since a poll may be late: an answer may have arrived before the timer that it
+//! stops was due (`pollers/arrivals.rs`).
 //!
 //! One thread polls at a time, the one that gets the poll token. A poll is bounded: it takes a
 //! limited number of packets and timers, and says whether more may wait. A connection that is
@@ -13,6 +16,7 @@ use plimsoll_tcp::{Counter, Instant};
 use crate::device::earlier;
 use crate::error::StackError;
 use crate::interfaces::interface::Interface;
+use crate::interfaces::rx_path::Received;
 use crate::limits::{RX_BATCH, TIMER_BATCH};
 use crate::pollers::poll_state::PollState;
 use crate::snmp::IpCounter;
@@ -24,7 +28,7 @@ use crate::sync::socket_lock::{SETTLE, TIMER};
 use crate::tables::time_wait::SWEEP;
 
 impl Stack {
-    /// Does what is due: timers, arrivals, departures. Takes about `budget` packets from every
+    /// Does what is due: arrivals, timers, departures. Takes about `budget` packets from every
     /// device.
     ///
     /// # Errors
@@ -79,52 +83,67 @@ impl Stack {
         budget: usize,
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> Result<Poll, StackError> {
-        let mut state = match self.pollers.queue(queue).poller().try_lock() {
-            Ok(state) => state,
-            // A poll that panicked has reported it; the next one goes on.
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(Poll { busy: true, ..Poll::default() }),
+        let elsewhere = self.receive_elsewhere(queue, now, budget);
+        let polled = self.as_poller(queue, now, |work, state| {
+            self.poll_work(work, state, (budget, elsewhere), turn)
+        });
+        let Some(worked) = polled else {
+            return Ok(Poll { busy: true, ..Poll::default() });
         };
-        let (worked, unhandled) = {
-            let mut work = Work::begin_at(self, now, queue);
-            let worked = self.poll_work(&mut work, &mut state, budget, turn);
-            let unhandled = std::mem::take(&mut state.unhandled);
-            drop(state);
-            work.finish();
-            (worked, unhandled)
-        };
-        if !unhandled.is_empty() {
-            self.hand_out(now, queue, unhandled);
-        }
         match self.pollers.ended() {
             Some(error) => Err(error.clone()),
             None => Ok(Poll { worked, busy: false, next: self.deadline_of(queue) }),
         }
     }
 
-    /// What a poll does, until packets wait that its work sends when it ends. Returns whether there
-    /// was anything to do.
+    /// Does a piece of work as the poller of a queue; `None` if another thread is that.
+    #[inline]
+    fn as_poller<T>(
+        &self,
+        queue: u8,
+        now: Instant,
+        call: impl FnOnce(&mut Work<'_>, &mut PollState) -> T,
+    ) -> Option<T> {
+        let mut state = match self.pollers.queue(queue).poller().try_lock() {
+            Ok(state) => state,
+            // A poll that panicked has reported it; the next one goes on.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let (result, unhandled) = {
+            let mut work = Work::begin_at(self, now, queue);
+            let result = call(&mut work, &mut state);
+            let unhandled = std::mem::take(&mut state.unhandled);
+            drop(state);
+            work.finish();
+            (result, unhandled)
+        };
+        if !unhandled.is_empty() {
+            self.hand_out(now, queue, unhandled);
+        }
+        Some(result)
+    }
+
+    /// What a poll does, until packets wait that its work sends when it ends. `elsewhere` is what
+    /// it has received from other queues. Returns whether there was anything to do.
     #[inline]
     fn poll_work(
         &self,
         work: &mut Work<'_>,
         state: &mut PollState,
-        budget: usize,
+        (budget, elsewhere): (usize, Received),
         turn: &mut Option<&mut dyn FnMut()>,
     ) -> bool {
         let (queue, now) = (work.home(), work.now);
         work.count(IpCounter::Polls);
         let mut worked = work.run_completions();
-        worked |= self.run_timers(work, state);
         // What completes from here on is looked at when the work ends.
         let _attending = work.queue.completions().attend();
-        for interface in self.interfaces.of(queue) {
-            if interface.is_silent() {
-                state.syns.drained(interface.index());
-            } else {
-                worked |= self.receive(work, state, interface, budget, turn);
-            }
-        }
+        let mut received = self.receive_all(work, state, budget, turn);
+        received.add(elsewhere);
+        worked |= received.count > 0;
+        work.queue.arrivals().note_poll(now, received);
+        worked |= self.run_timers(work, state);
         worked |= self.pump_devices(work);
         let room = || {
             let all = self.policies.memory().room_for_pools(&work.settings.tcp_mem);
@@ -163,23 +182,22 @@ impl Stack {
         next
     }
 
-    /// The timers that are not a connection's. Returns whether one was due. No lock is taken while
-    /// none is.
+    /// The first queue's timers that are not a connection's, each of which acts on silence. Returns
+    /// whether one was due. No lock is taken while none is.
     #[inline]
     fn run_common_timers(&self, work: &mut Work<'_>) -> bool {
         let mut ended = 0;
-        if self.tables.udp().flows_end().is_some_and(|at| at <= work.now) {
+        if work.is_wait_over(self.tables.udp().flows_end()) {
             self.expire_flows(work);
         }
-        if self.tables.listeners().gates_end().is_some_and(|at| at <= work.now) {
+        if work.is_wait_over(self.tables.listeners().gates_end()) {
             self.expire_gates(work);
         }
-        if self.tables.time_wait_ends().is_some_and(|at| at <= work.now) {
+        if work.is_wait_over(self.tables.time_wait_ends()) {
             ended = self.tables.time_wait().expire(work.now, TIMER_BATCH);
             work.tcp().add(Counter::TimeWaitEntered, ended as u64);
         }
-        let patience = work.settings.ipfrag_time;
-        if self.tables.reassembles_since().is_some_and(|since| since + patience <= work.now) {
+        if work.is_wait_over(self.reassembly_ends()) {
             self.expire_fragments(work);
         }
         ended > 0
@@ -198,7 +216,49 @@ impl Stack {
             let Some(endpoint) = self.tables.connections().get(id) else { continue };
             work.leave(&endpoint, TIMER);
         }
-        ended || !state.due.is_empty()
+        // A deferred timer needs another poll.
+        ended || !state.due.is_empty() || work.queue.arrivals().is_deferred()
+    }
+
+    /// For a poll of a queue with a deferred timer: receives from the devices of the other queues,
+    /// except those that another thread polls right now.
+    #[inline]
+    fn receive_elsewhere(&self, queue: u8, now: Instant, budget: usize) -> Received {
+        let count = self.pollers.count() as u8;
+        if count == 1 {
+            return Received::NOTHING;
+        }
+        let mut received = Received { count: 0, all: false };
+        if self.pollers.queue(queue).arrivals().is_deferred() {
+            received.all = true;
+            for other in (0..count).filter(|&other| other != queue) {
+                let taken = self.as_poller(other, now, |work, state| {
+                    self.receive_all(work, state, budget, &mut None)
+                });
+                received.add(taken.unwrap_or(Received { count: 0, all: false }));
+            }
+        }
+        received
+    }
+
+    /// Takes up to `budget` packets from every device of the queue that is worked on.
+    #[inline]
+    fn receive_all(
+        &self,
+        work: &mut Work<'_>,
+        state: &mut PollState,
+        budget: usize,
+        turn: &mut Option<&mut dyn FnMut()>,
+    ) -> Received {
+        let mut received = Received::NOTHING;
+        for interface in self.interfaces.of(work.home()) {
+            if interface.is_silent() {
+                state.syns.drained(interface.index());
+            } else {
+                received.add(self.receive(work, state, interface, budget, turn));
+            }
+        }
+        received
     }
 
     /// Takes up to `budget` packets from one device, in batches.
@@ -210,11 +270,11 @@ impl Stack {
         interface: &Interface,
         mut budget: usize,
         turn: &mut Option<&mut dyn FnMut()>,
-    ) -> bool {
-        let mut taken = 0;
+    ) -> Received {
+        let mut taken = Received { count: 0, all: false };
         state.syns.begin(interface.index());
-        while taken < budget {
-            let most = RX_BATCH.min(budget - taken);
+        while taken.count < budget {
+            let most = RX_BATCH.min(budget - taken.count);
             let (around, pool) =
                 ((work.now, work.queue.waiter().kick_ref()), work.queue.buffers().pool());
             let received = interface.receive(around, pool, &mut state.packets, most);
@@ -224,8 +284,8 @@ impl Stack {
             match received {
                 // Its holder has this poller woken when it lets go.
                 Ok(None) => break,
-                Ok(Some(count)) => {
-                    taken += count;
+                Ok(Some(Received { count, all })) => {
+                    taken = Received { count: taken.count + count, all };
                     state.syns.end_batch(count < most);
                     if count < most {
                         break;
@@ -235,6 +295,7 @@ impl Stack {
                 }
                 Err(failure) => {
                     self.device_failed(interface, work.now, &failure);
+                    taken.all = true;
                     break;
                 }
             }
@@ -242,7 +303,7 @@ impl Stack {
         if let Some(event) = interface.take_link_event() {
             self.on_link_event(work.now, interface, event);
         }
-        taken > 0
+        taken
     }
 
     /// Works on a batch of packets from one device. Returns whether the devices are left to a

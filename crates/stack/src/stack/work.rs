@@ -474,6 +474,23 @@ impl<'a> Work<'a> {
             || self.next_timer(endpoint, inner).is_none_or(|at| at <= self.now)
     }
 
+    /// Whether a wait for packets that ends at `at` is over: the time has come, and all packets that
+    /// have arrived were processed.
+    #[inline]
+    pub(crate) fn is_wait_over(&self, at: Option<Instant>) -> bool {
+        at.is_some_and(|at| at <= self.now) && self.queue.arrivals().allows_silence(self.now)
+    }
+
+    /// Whether the connection's timer may run. If not, packets have to be processed first: the
+    /// connection arms its timer again, and the next poll receives more.
+    pub(crate) fn may_run_timer(&self, endpoint: &Endpoint, inner: &Inner) -> bool {
+        let arrivals = self.stack.pollers.queue(endpoint.home()).arrivals();
+        let last = inner.last().max(self.now);
+        arrivals.is_empty(self.now)
+            || !inner.conn.is_silence_timeout_due(last)
+            || arrivals.allows_silence(self.now)
+    }
+
     /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
     /// would sleep too long, and fires the wakers. By reference, since it is large: the caller
     /// drops it.

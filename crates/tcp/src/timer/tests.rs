@@ -125,3 +125,39 @@ fn timers_coexist_and_fire_in_the_order_of_their_declaration() {
     }
     assert_eq!((table.pop_due(Instant::from_millis(100)), table.next()), (None, None));
 }
+
+#[test]
+fn all_timers_act_on_silence_except_those_of_sending_and_of_acks() {
+    for timer in Timer::ALL {
+        let t = armed(timer);
+        assert!(!t.conn.is_silence_timeout_due(t.now), "{timer:?} is not due");
+        let due = t.conn.timers.deadline(timer).unwrap();
+        let acts = !matches!(timer, Timer::Pacing | Timer::TsoDefer | Timer::DelayedAck);
+        assert_eq!(t.conn.is_silence_timeout_due(due), acts, "{timer:?}");
+    }
+    assert!(
+        Trace::syn_sent(Setup::default()).conn.is_silence_timeout_due(Instant::from_millis(60_000))
+    );
+}
+
+/// It is sent in any case, and asks for an answer.
+#[test]
+fn a_loss_probe_does_not_act_on_silence() {
+    let mut setup = Setup::default();
+    setup.config.tcp_early_retrans = 3;
+    let mut t = Trace::established(setup);
+    t.write(10);
+    t.expect("P. 1:11 ack 1");
+    t.now += Duration::from_millis(20);
+    t.recv(". 1:1 ack 11");
+    t.write(10);
+    t.expect("P. 11:21 ack 1");
+    t.expect_nothing();
+    let probe = t.conn.poll_timeout().unwrap();
+    assert!(!t.conn.is_silence_timeout_due(probe));
+    t.sleep();
+    t.expect("P. 11:21 ack 1");
+    t.expect_nothing();
+    let timeout = t.conn.poll_timeout().unwrap();
+    assert!(t.conn.is_silence_timeout_due(timeout));
+}

@@ -119,14 +119,16 @@ fn an_old_cookie_is_reset() {
     let mut pair = always(&[]);
     let listener = pair.listen(B4, 4);
     let client = pair.connect(B4);
-    // The answer is on its way for too long. The SYN that is sent again meanwhile keeps the
-    // listener looking.
+    // The answer is on its way for too long. The SYN of another client keeps the listener looking.
     pair.b.poll(pair.now, 64).unwrap();
     pair.now += Duration::from_secs(125);
+    let other = pair.connect(B4);
     pair.a.poll(pair.now, 64).unwrap();
     assert_eq!(client.state(), State::Established);
     pair.settle();
     assert_eq!(client.state(), State::Closed, "reset");
+    assert_eq!(other.state(), State::Established);
+    assert!(listener.accept(pair.now).unwrap().is_some(), "that is the other one");
     assert!(listener.accept(pair.now).unwrap().is_none());
     assert_eq!(count(&pair, "TcpExtSyncookiesFailed"), 1);
 }

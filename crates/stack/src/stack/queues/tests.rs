@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use plimsoll_tcp::{Duration, Instant};
+use plimsoll_tcp::{Duration, Instant, SetOption};
 
 use crate::device::Device;
 use crate::device::memory_link::{self, LinkConfig};
+use crate::limits::PACKETS_BEFORE_SILENCE;
 use crate::stack::tests::harness::{A4, B4, Pair, drain, feed, ip, pattern};
-use crate::{InterfaceConfig, Stack, StackConfig, TcpSocket};
+use crate::{InterfaceConfig, SocketError, Stack, StackConfig, TcpSocket};
 
 fn stack(mut queues: Vec<Device>, pollers: usize, address: &str) -> Arc<Stack> {
     let device = queues.remove(0);
@@ -227,4 +228,53 @@ fn queues_of_no_interface_are_refused() {
     assert_eq!(error, "more_queues[0]: there is no such interface");
     let error = build(&|config| config.pollers = 17).unwrap_err();
     assert_eq!(error, "pollers: at most 16 are possible");
+}
+
+/// A client on which a retransmission timeout with its user timeout is long overdue, while the ACK
+/// waits in the device of the queue that is not its home. Returns the other queue as well.
+fn overdue() -> (Pair, Arc<TcpSocket>, Arc<TcpSocket>, usize) {
+    let mut pair = pair(&LinkConfig::default(), 2, true);
+    pair.a.set_sysctl(pair.now, "net.ipv4.tcp_early_retrans", "0").unwrap();
+    let listener = pair.listen(B4, 64);
+    let (client, server) = pair.open(B4, &listener);
+    client.set_option(pair.now, SetOption::UserTimeout(Duration::from_secs(5)));
+    client.write(pair.now, b"question").unwrap();
+    while pair.b.poll(pair.now, 256).unwrap().worked {}
+    pair.now += Duration::from_secs(1);
+    while pair.b.poll(pair.now, 256).unwrap().worked {}
+    pair.now += Duration::from_secs(10);
+    let other = 1 - client.queue();
+    (pair, client, server, other)
+}
+
+/// Polls the client's own queue until its connection is given up or there is nothing to do. Returns
+/// how many polls that took, and whether it is given up.
+fn poll_home(pair: &Pair, client: &TcpSocket) -> (usize, bool) {
+    let mut polls = 0;
+    loop {
+        polls += 1;
+        let worked = pair.a.poll_queue(client.queue(), pair.now, 256).unwrap().worked;
+        let given_up = client.read(pair.now, &mut [0]) != Err(SocketError::WouldBlock);
+        if given_up || !worked {
+            return (polls, given_up);
+        }
+    }
+}
+
+#[test]
+fn packets_in_the_device_of_another_queue_are_processed_before_the_timer() {
+    let (pair, client, _server, _) = overdue();
+    let misses = pair.counter("plimsoll.QueueMisses").0;
+    assert!(!poll_home(&pair, &client).1);
+    assert_eq!(pair.counter("plimsoll.QueueMisses").0, misses + 1, "the ACK came by the other");
+    assert_eq!(pair.counter("TcpRetransSegs").0, 0);
+}
+
+/// The poller of the other queue is at work, and does not come to an end.
+#[test]
+fn a_poller_at_work_defers_no_timer_for_ever() {
+    let (pair, client, _server, other) = overdue();
+    let held = pair.a.pollers.queue(other as u8).poller().lock();
+    assert_eq!(poll_home(&pair, &client), (1 + PACKETS_BEFORE_SILENCE / 16, true));
+    drop(held);
 }

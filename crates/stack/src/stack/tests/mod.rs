@@ -23,6 +23,7 @@ mod lifecycle;
 mod malformed;
 mod memory;
 mod metrics;
+mod overdue;
 mod owned;
 mod panics;
 mod prequeue;

@@ -89,7 +89,7 @@ pub(crate) use give_up::time_of_timeouts;
 pub(crate) use loss_probe::Probe;
 pub(crate) use rto_bounds::OwnRtoBounds;
 pub(crate) use rtt::RttEstimator;
-use timer::Waits;
+pub(crate) use timer::Waits;
 pub(crate) use view::{
     AckEffects, AckView, ConnView, Cwr, Departure, Flight, Marks, NextRetransmission, PeerView,
     TimerEffects,
@@ -224,7 +224,6 @@ impl Recovery {
     }
 
     /// What the timer waits for, if it runs.
-    #[cfg(test)]
     pub(crate) fn waits_for(&self) -> Option<Waits> {
         self.timer.waits_for()
     }
