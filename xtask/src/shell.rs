@@ -78,7 +78,8 @@ pub(crate) enum Builds {
 }
 
 impl Builds {
-    /// Reads a command of cargo's, also one of a toolchain or of Miri. Other programs build nothing.
+    /// Reads a command of cargo's, also one of a toolchain or of Miri. Other programs build
+    /// nothing.
     pub(crate) fn of(command: &Command) -> Builds {
         let program = command.get_program();
         if Path::new(program).file_name().is_some_and(|name| name == "cargo-hack") {

@@ -3,8 +3,8 @@
 //!
 //! A suite that is over its budget fails by name. A budget is at least twice what the tests take on
 //! two processors, so that it ends what hangs and not what is slow. It does not count builds and
-//! fetches. The budgets of `test` add up to less than the ninety minutes that continuous integration
-//! has. `docs/testing.md` holds this table, too, and a test compares the two.
+//! fetches. The budgets of `test` add up to less than the ninety minutes that continuous
+//! integration has. `docs/testing.md` holds this table, too, and a test compares the two.
 
 use anyhow::Result;
 

@@ -40,8 +40,8 @@ impl Tally {
         self.rows.push(Row { suite: suite.into(), ..Row::default() });
     }
 
-    /// The suite that was begun last is over. It has failed if it took longer than its budget, which
-    /// does not count the time in which it was building.
+    /// The suite that was begun last is over. It has failed if it took longer than its budget,
+    /// which does not count the time in which it was building.
     pub(crate) fn end(&mut self, took: Duration, building: Duration, budget: Duration) {
         (self.row().took, self.row().building) = (took, building);
         let counted = took.saturating_sub(building);

@@ -18,8 +18,8 @@ const CARGO_HACK: &str = "0.6.46";
 pub(crate) const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "thumbv7em-none-eabihf"];
 
 /// Other operating systems, one of each kind: those that have neither an eventfd nor a timerfd, one
-/// without descriptors that can be waited for together, and one that is Linux with another libc. And
-/// Linux on a processor that has 32 bits, the other byte order and no atomic operations of 64.
+/// without descriptors that can be waited for together, and one that is Linux with another libc.
+/// And Linux on a processor that has 32 bits, the other byte order and no atomic operations of 64.
 pub(crate) const FOREIGN_TARGETS: [&str; 5] = [
     "aarch64-apple-darwin",
     "x86_64-unknown-freebsd",

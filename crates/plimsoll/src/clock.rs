@@ -12,9 +12,9 @@
 //! which our next segment finds out.
 //!
 //! The clock goes on while the process is stopped (SIGSTOP, a debugger). A [`Clock`] of the
-//! application may also count the time of a suspended machine (`CLOCK_BOOTTIME`). Timers are overdue
-//! in both cases. The stack then first processes the packets that have arrived, and runs the timers
-//! that act on a peer's silence after that.
+//! application may also count the time of a suspended machine (`CLOCK_BOOTTIME`). Timers are
+//! overdue in both cases. The stack then first processes the packets that have arrived, and runs
+//! the timers that act on a peer's silence after that.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant as StdInstant};

@@ -21,8 +21,9 @@ use crate::udp::UdpSocket;
 ///
 /// A flow ends when nothing has gone either way for its idle timeout, sooner as long as nothing was
 /// sent back and after the answer of a DNS lookup; its calls then fail with `TimedOut`. How many
-/// there may be, and what happens beyond that, [`UdpFlowConfig`] says. Dropping a flow's socket ends
-/// it at once. Dropping the listener ends the flows that were not accepted; the others live on.
+/// there may be, and what happens beyond that, [`UdpFlowConfig`] says. Dropping a flow's socket
+/// ends it at once. Dropping the listener ends the flows that were not accepted; the others live
+/// on.
 ///
 /// ```
 /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());

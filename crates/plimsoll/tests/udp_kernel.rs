@@ -208,7 +208,8 @@ fn send_to_all(host: u8, scope: u32, mut send: impl FnMut(&[u8], SocketAddr)) {
     send(b"last", places(host).1.parse().unwrap());
 }
 
-/// What the sockets at the places of `host` hear of what `send` sends. `read` waits if it is told to.
+/// What the sockets at the places of `host` hear of what `send` sends. `read` waits if it is told
+/// to.
 fn heard<S>(
     host: u8,
     bind: impl Fn(&str) -> S,

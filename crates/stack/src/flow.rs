@@ -84,7 +84,8 @@ pub(crate) fn is_all_hosts_group(ip: IpAddr) -> bool {
 }
 
 /// Whether `ip` is a group of one interface, or of a reserved scope: packets to it never leave the
-/// host, and those that come from outside are dropped (RFC 4291, section 2.7, and its erratum 3480).
+/// host, and those that come from outside are dropped (RFC 4291, section 2.7, and its erratum
+/// 3480).
 pub(crate) fn is_group_within_host(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_multicast() && ip.octets()[1] & 0xf <= 1)
 }

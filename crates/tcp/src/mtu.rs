@@ -40,9 +40,9 @@ const DEFAULT_MSS_V6: u16 = 1220;
 pub enum PathEvent {
     /// Packet too big (RFC 1191, RFC 8201): the path carries at most this IP packet, in bytes.
     Mtu(u16),
-    /// Packet too big, but the message names no MTU, or one that is below what we go down to (IPv4).
-    /// From now on IP packets are at most this long, in bytes, and routers may fragment them
-    /// ([`LearntMtu::locked`](crate::LearntMtu::locked)).
+    /// Packet too big, but the message names no MTU, or one that is below what we go down to
+    /// (IPv4). From now on IP packets are at most this long, in bytes, and routers may fragment
+    /// them ([`LearntMtu::locked`](crate::LearntMtu::locked)).
     LockedMtu(u16),
     /// The link below carries longer or shorter packets than before. This is what is known of the
     /// path from now on.

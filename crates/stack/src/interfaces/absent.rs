@@ -1,5 +1,5 @@
-//! What an interface has while it waits for its next device: what leaves is lost, as on a cable that
-//! was pulled out, and nothing arrives.
+//! What an interface has while it waits for its next device: what leaves is lost, as on a cable
+//! that was pulled out, and nothing arrives.
 
 use std::collections::VecDeque;
 

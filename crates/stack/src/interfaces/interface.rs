@@ -425,8 +425,8 @@ impl Interface {
         true
     }
 
-    /// The device with the number `epoch` has failed, and the interface waits for the next: it stays
-    /// up, nothing arrives, and what leaves is lost. Returns whether that is news.
+    /// The device with the number `epoch` has failed, and the interface waits for the next: it
+    /// stays up, nothing arrives, and what leaves is lost. Returns whether that is news.
     pub(crate) fn lose_device(&self, epoch: u32, error: StackError, kick: &Kick) -> bool {
         let _replacing = lock(&self.replacing);
         let epoch = {

@@ -10,13 +10,13 @@
 //! polls.
 //!
 //! Such a timer is therefore *deferred* until a poll has found all devices of all queues empty
-//! ([`ArrivalStatus::note_poll`]). It sets a flag ([`ArrivalStatus::allows_silence`]). While the flag
-//! is set, a poll also receives from the devices of the other queues, and asks for the next poll at
-//! once. Without a deferred timer, no queue touches the devices of another.
+//! ([`ArrivalStatus::note_poll`]). It sets a flag ([`ArrivalStatus::allows_silence`]). While the
+//! flag is set, a poll also receives from the devices of the other queues, and asks for the next
+//! poll at once. Without a deferred timer, no queue touches the devices of another.
 //!
 //! A flood must not defer a timer for ever: it runs after [`PACKETS_BEFORE_SILENCE`] packets in any
-//! case. A poll counts as [`LEAST_PER_POLL`] packets at least, since another thread may use a device
-//! or a queue for long.
+//! case. A poll counts as [`LEAST_PER_POLL`] packets at least, since another thread may use a
+//! device or a queue for long.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -71,7 +71,8 @@ impl ArrivalStatus {
         Instant::from_nanos(self.empty_at.load(Ordering::Relaxed)) + EMPTY_FOR >= now
     }
 
-    /// Whether a timer may act on silence at `now`. If not, it is deferred: the caller arms it again.
+    /// Whether a timer may act on silence at `now`. If not, it is deferred: the caller arms it
+    /// again.
     pub(crate) fn allows_silence(&self, now: Instant) -> bool {
         let empty = self.is_empty(now);
         if !empty {

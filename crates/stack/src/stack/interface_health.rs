@@ -5,9 +5,9 @@
 //! over it and the listeners on its addresses end with an error, the routes over it are skipped.
 //! Everything else goes on. A stack whose last device that works fails has nothing left to do and
 //! comes to its end, so that programs that wait for it end. A stack that is to wait for devices
-//! ([`StackConfig::wait_for_devices`](crate::StackConfig)) does neither: the interface stays up, and
-//! an [absent device](crate::interfaces::absent) takes the place of the one that failed until it is
-//! replaced.
+//! ([`StackConfig::wait_for_devices`](crate::StackConfig)) does neither: the interface stays up,
+//! and an [absent device](crate::interfaces::absent) takes the place of the one that failed until
+//! it is replaced.
 //!
 //! The order is: the interface is marked, then the tables are read. Who opens a connection enters
 //! it into the table, then looks at the interface. So one of the two sees the other.

@@ -1,7 +1,7 @@
 //! The only loop: packets that have arrived, timers that are due, then everything that leaves.
 //!
-//! Packets come first, since a poll may be late: an answer may have arrived before the timer that it
-//! stops was due (`pollers/arrivals.rs`).
+//! Packets come first, since a poll may be late: an answer may have arrived before the timer that
+//! it stops was due (`pollers/arrivals.rs`).
 //!
 //! One thread polls at a time, the one that gets the poll token. A poll is bounded: it takes a
 //! limited number of packets and timers, and says whether more may wait. A connection that is

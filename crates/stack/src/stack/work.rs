@@ -474,8 +474,8 @@ impl<'a> Work<'a> {
             || self.next_timer(endpoint, inner).is_none_or(|at| at <= self.now)
     }
 
-    /// Whether a wait for packets that ends at `at` is over: the time has come, and all packets that
-    /// have arrived were processed.
+    /// Whether a wait for packets that ends at `at` is over: the time has come, and all packets
+    /// that have arrived were processed.
     #[inline]
     pub(crate) fn is_wait_over(&self, at: Option<Instant>) -> bool {
         at.is_some_and(|at| at <= self.now) && self.queue.arrivals().allows_silence(self.now)

@@ -442,8 +442,8 @@ mod tests {
         assert!(reassembler.sources.is_empty());
     }
 
-    /// RFC 3168, section 5.3, as Linux has it: for each set of codepoints what becomes of a datagram
-    /// whose first fragment has the least of them.
+    /// RFC 3168, section 5.3, as Linux has it: for each set of codepoints what becomes of a
+    /// datagram whose first fragment has the least of them.
     #[test]
     fn ecn_of_all_fragments() {
         const NOT_ECT: u8 = 0b00;

@@ -115,8 +115,8 @@ impl AccEcn {
         self.sent = Some(sent);
     }
 
-    /// The SYN-ACK came, and says that our SYN, which left as `sent`, arrived as `arrived`. `checks`
-    /// as in [`on_handshake_ack`](Self::on_handshake_ack).
+    /// The SYN-ACK came, and says that our SYN, which left as `sent`, arrived as `arrived`.
+    /// `checks` as in [`on_handshake_ack`](Self::on_handshake_ack).
     pub(super) fn on_syn_ack(&mut self, seg: &Segment, (sent, arrived): (Ecn, Ecn), checks: bool) {
         self.take_codepoint((sent, arrived), checks);
         self.received.answer_syn_ack();

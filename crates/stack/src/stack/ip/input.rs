@@ -79,8 +79,9 @@ impl Stack {
         work.count(delivers);
     }
 
-    /// Whether a packet is an ICMPv6 message to a group that we are in. As on Linux, no echo request
-    /// of IPv4 to a group or to a broadcast address is answered (RFC 1122, section 3.2.2.6).
+    /// Whether a packet is an ICMPv6 message to a group that we are in. As on Linux, no echo
+    /// request of IPv4 to a group or to a broadcast address is answered (RFC 1122, section
+    /// 3.2.2.6).
     fn is_icmp_for_group(&self, arrived: &Arrived) -> bool {
         arrived.protocol == protocol::ICMPV6
             && arrived.dst.is_ipv6()

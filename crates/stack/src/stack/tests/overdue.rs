@@ -1,8 +1,8 @@
 //! A stack that was stopped beyond a timeout processes what has arrived before a timer acts on
 //! silence.
 //!
-//! Most tests run twice: once the peer has answered while the stack was stopped, and once it has not.
-//! In the second run the timer does what it does on time.
+//! Most tests run twice: once the peer has answered while the stack was stopped, and once it has
+//! not. In the second run the timer does what it does on time.
 
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -157,7 +157,8 @@ fn an_acknowledgement_is_processed_before_an_orphan_is_given_up() {
         let (mut pair, client, _server) = open(&[NO_TLP, retries], Options::default());
         client.write(pair.now, b"last words").unwrap();
         client.close(pair.now);
-        // The first timeout is on time. It retransmits nothing, since the link has the packet still.
+        // The first timeout is on time. It retransmits nothing, since the link has the packet
+        // still.
         while pair.counter("TcpExtTCPSpuriousRtxHostQueues").0 == 0 {
             pair.now = pair.a.next_deadline().unwrap();
             work_off(&pair.a, pair.now);

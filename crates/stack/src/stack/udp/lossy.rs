@@ -16,7 +16,8 @@ impl Stack {
     /// length. All are admitted together, so that a full send queue refuses all or none.
     ///
     /// # Errors
-    /// `WouldBlock` or `NetworkDown` if the first train cannot leave for now; nothing was sent then.
+    /// `WouldBlock` or `NetworkDown` if the first train cannot leave for now; nothing was sent
+    /// then.
     pub(crate) fn send_udp_or_lose(
         &self,
         now: Instant,
