@@ -14,7 +14,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("Bound", "a part of `Decision`"),
     ("Causes", "a part of `Released`"),
     ("ChecksumState", "of packets; a device with offloads looks at it"),
-    ("Clock", "`net::TokioClock` is one"),
     ("Connecting", "the future of `Connector::connect_async`"),
     ("Decision", "what `Record` holds, which is shown as text"),
     ("Drained", "the future of `Stack::drained`"),
