@@ -60,7 +60,7 @@ impl RecvSide {
         }
         self.starved = !self.has_room();
         if self.starved && self.reassembly.is_empty() {
-            self.take_back(self.nxt);
+            self.adv = self.nxt;
         }
     }
 

@@ -93,9 +93,9 @@ pub(crate) struct RecvSide {
     nxt: SeqNum,
     /// The right edge that we have advertised: RCV.NXT + RCV.WND.
     adv: SeqNum,
-    /// The furthest edge that was advertised before, while that lies beyond `adv`: a window was
-    /// taken back.
-    taken_back: Option<SeqNum>,
+    /// The furthest right edge that any of our segments has advertised: beyond `adv` while a window
+    /// is taken back.
+    furthest: SeqNum,
     /// The buffer that our SYN or SYN-ACK offers, in bytes, once one has been chosen.
     offered: Option<NonZeroU32>,
     /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
@@ -115,9 +115,9 @@ pub(crate) struct RecvSide {
     /// What the peer seems to use as MSS.
     rcv_mss: u32,
     /// The length of the last full-looking segment.
-    last_seg_len: u32,
+    last_seg_len: u16,
     /// The MSS that we announced.
-    advmss: u32,
+    advmss: u16,
     /// The length of the segments that windows are counted in, in bytes.
     window_mss: u16,
     /// SO_RCVBUF or what autotuning made of it: bytes that the queues may hold.
@@ -147,7 +147,7 @@ impl RecvSide {
             irs: SeqNum(0),
             nxt: SeqNum(0),
             adv: SeqNum(0),
-            taken_back: None,
+            furthest: SeqNum(0),
             offered: None,
             ack_sent: SeqNum(0),
             wscale: 0,
@@ -158,7 +158,7 @@ impl RecvSide {
             fin: None,
             rcv_mss: u32::from(advmss).min(536),
             last_seg_len: 0,
-            advmss: u32::from(advmss),
+            advmss,
             window_mss: advmss,
             buf_limit,
             window_clamp: window::most_offered(options),
@@ -182,7 +182,7 @@ impl RecvSide {
         self.queue.set_start(self.nxt);
         self.promise_first_window();
         self.ack_sent = self.nxt;
-        self.autotune.start(self.nxt, self.advmss);
+        self.autotune.start(self.nxt, u32::from(self.advmss));
     }
 
     /// What our SYN or SYN-ACK offers, of the buffer and by the bounds as they are when this is
@@ -211,6 +211,7 @@ impl RecvSide {
     /// segment of its own.
     fn promise_first_window(&mut self) {
         self.adv = self.nxt + self.first_window().min(65_535 << self.wscale);
+        self.furthest = self.adv;
     }
 
     /// The connection is open.
@@ -259,7 +260,7 @@ impl RecvSide {
 
     /// The furthest right edge that any of our segments has advertised.
     pub(crate) fn furthest(&self) -> SeqNum {
-        self.taken_back.map_or(self.adv, |edge| edge.max(self.adv))
+        self.furthest
     }
 
     /// SEG.ACK of the last segment we sent (RFC 7323: `Last.ACK.sent`).
@@ -435,17 +436,18 @@ impl RecvSide {
     pub(crate) fn measure_mss(&mut self, len: usize, segs: u16, pushed: bool) {
         let len = (len as u32).div_ceil(u32::from(segs.max(1)));
         if len >= self.rcv_mss {
-            self.rcv_mss = len.min(self.advmss).max(1);
+            self.rcv_mss = len.min(u32::from(self.advmss)).max(1);
             if pushed {
                 self.acks.on_push(false);
             }
-        } else if !pushed && len >= 88 && len == self.last_seg_len {
+        } else if !pushed && len >= 88 && len == u32::from(self.last_seg_len) {
             // The same shorter length twice without a push: the path has become narrower.
             self.rcv_mss = len;
         } else {
             self.acks.on_push(true);
         }
-        self.last_seg_len = len;
+        // Only what is shorter than the MSS that we announced is compared.
+        self.last_seg_len = u16::try_from(len).unwrap_or(u16::MAX);
     }
 
     /// Nothing waits to be read, or for what comes before it.

@@ -260,6 +260,7 @@ impl RecvSide {
     fn advance(&mut self, nxt: SeqNum) {
         self.nxt = nxt;
         self.adv = self.adv.max(nxt);
+        self.furthest = self.furthest.max(nxt);
     }
 
     fn drain_reassembly(&mut self, cx: &Context, pool: &Pool) {

@@ -184,15 +184,9 @@ impl RecvSide {
         let behind = self.reassembly.end().unwrap_or(self.nxt);
         let edge = (self.nxt + offer).max(behind);
         if edge < self.adv {
-            self.take_back(edge);
+            self.adv = edge;
         }
         edge
-    }
-
-    /// The right edge moves left.
-    pub(super) fn take_back(&mut self, edge: SeqNum) {
-        self.taken_back = Some(self.furthest());
-        self.adv = edge;
     }
 
     /// TCP_WINDOW_CLAMP, now in `options`, bounds what is offered from now on. What was offered
@@ -205,7 +199,7 @@ impl RecvSide {
     /// (`initrwnd`) opens by two segments, or by twice of what came at once (as on Linux).
     pub(super) fn open_window(&mut self, len: usize) {
         if self.initial_cap != u32::MAX && len as u32 >= self.rcv_mss {
-            let more = 2 * self.advmss.max(len as u32);
+            let more = 2 * u32::from(self.advmss).max(len as u32);
             self.initial_cap = self.initial_cap.saturating_add(more);
         }
     }
@@ -213,9 +207,7 @@ impl RecvSide {
     /// A segment with this offer has left.
     pub(crate) fn promise(&mut self, cx: &Context, offer: WindowOffer) {
         self.adv = offer.edge;
-        if self.taken_back.is_some() {
-            self.taken_back = self.taken_back.filter(|&edge| edge > offer.edge);
-        }
+        self.furthest = self.furthest.max(offer.edge);
         self.count_zero_window(cx, offer.field == 0);
     }
 
