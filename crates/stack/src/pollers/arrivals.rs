@@ -18,9 +18,10 @@
 //! case. A poll counts as [`LEAST_PER_POLL`] packets at least, since another thread may use a
 //! device or a queue for long.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll_tcp::Instant;
+use portable_atomic::AtomicU64;
 
 use crate::interfaces::rx_path::Received;
 use crate::limits::{EMPTY_FOR, PACKETS_BEFORE_SILENCE};
