@@ -114,10 +114,14 @@ pub(crate) fn enter(ip: Ipv6Addr, interface: u8) -> Option<Ipv6Addr> {
     (ip.to_bits() & SCOPE_BITS == 0).then(|| Ipv6Addr::from_bits(ip.to_bits() | scope))
 }
 
-/// Takes the scope ids out of the IPv6 header that `head` begins with.
+/// Takes the scope ids out of the IPv6 header that `head` begins with. An IPv4 header has none: in
+/// the place of the addresses lies data there.
 #[inline]
 pub(crate) fn leave(head: &mut [u8]) {
     let Some(header) = head.first_chunk_mut::<HEADER_LEN>() else { return };
+    if header[0] >> 4 != 6 {
+        return;
+    }
     for at in ADDRESSES_AT {
         if is_scoped_by(header[at], header[at + 1]) {
             header[at + 2..at + 4].fill(0);
@@ -167,11 +171,24 @@ mod tests {
         assert_eq!(enter(v6("fe80:2::1"), 1), None);
         assert_eq!(enter(v6("fe80:3::1"), 1), None);
         assert_eq!(enter(v6("2001:db8::1"), 1), Some(v6("2001:db8::1")));
-        let mut head = [0; 48];
+        let mut head = [0x60; 48];
         head[8..24].copy_from_slice(&v6("fe80:2::1").octets());
         head[24..40].copy_from_slice(&v6("2001:db8::1").octets());
         leave(&mut head);
         assert_eq!(head[8..24], v6("fe80::1").octets());
         assert_eq!(head[24..40], v6("2001:db8::1").octets());
+    }
+
+    #[test]
+    fn a_segment_of_ipv4_stays_as_it_is() {
+        // TTL and protocol lie where the first address would, the sequence number where the second.
+        for looks_scoped in [[0xfe, 0x80, 0x12, 0x34], [0xff, 0x02, 0x12, 0x34]] {
+            let mut head = [0x45; 48];
+            head[8..12].copy_from_slice(&looks_scoped);
+            head[24..28].copy_from_slice(&looks_scoped);
+            let before = head;
+            leave(&mut head);
+            assert_eq!(head, before);
+        }
     }
 }

@@ -242,9 +242,7 @@ impl Work<'_> {
     ) -> bool {
         let (is_v4, len) = (is_v4(&packet), packet.len());
         let to = self.stack.interfaces.get(interface);
-        if !is_v4 {
-            leave_zone(to, &mut packet);
-        }
+        leave_zone(to, &mut packet);
         let offered = to.tx().offer(self.now, packet, waiter);
         self.count_octets(is_v4, len);
         match offered {
@@ -268,9 +266,7 @@ impl Work<'_> {
     ) -> Result<(), Packet> {
         let (is_v4, len) = (is_v4(&packet), packet.len());
         let to = self.stack.interfaces.get(interface);
-        if !is_v4 {
-            leave_zone(to, &mut packet);
-        }
+        leave_zone(to, &mut packet);
         to.tx().offer(self.now, packet, waiter)?;
         self.count_sent(is_v4, len);
         self.note_queued(interface);
@@ -298,7 +294,7 @@ fn is_v4(packet: &Packet) -> bool {
     packet.head.first().is_some_and(|first| first >> 4 == 4)
 }
 
-/// Takes the zones out of the addresses of an IPv6 packet, unless it stays in the stack: loopback
+/// Takes the zones out of the addresses of a packet, unless it stays in the stack: loopback
 /// is not the interface that its addresses are of.
 #[inline]
 fn leave_zone(to: &Interface, packet: &mut Packet) {
