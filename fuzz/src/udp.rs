@@ -535,7 +535,7 @@ impl World {
         if packet.gso.is_none() && !self.raw {
             assert!(checksum::fill(&mut whole));
             whole.csum = ChecksumState::Unverified;
-            assert!(checksum::verify(&whole), "a wrong checksum left");
+            assert!(checksum::verify(&whole), "a wrong checksum left: {bytes:02x?}");
         }
         self.sent = bytes;
     }

@@ -226,8 +226,8 @@ fn v6(frame: &Frame<'_>, data: &[u8], len: usize, depth: usize) -> Result<Packet
     }
     // Padding of the link is not part of the packet.
     let payload = payload.get(..ip.payload_len).unwrap_or(payload);
-    let upper = ipv6::walk_extensions(ip.next_header, payload).map_err(|_| Skip::Broken)?;
-    if upper.fragment.is_some_and(|fragment| fragment.more || fragment.offset != 0) {
+    let upper = ipv6::walk_headers(ip.next_header, payload).map_err(|_| Skip::Broken)?;
+    if upper.fragment.is_some_and(|fragment| fragment.is_part()) {
         return Err(Skip::Fragment);
     }
     if upper.protocol == protocol::ICMPV6 {

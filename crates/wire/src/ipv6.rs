@@ -127,6 +127,11 @@ pub struct FragmentHeader {
 }
 
 impl FragmentHeader {
+    /// Whether the packet is a part of a datagram, and not all of it (RFC 6946).
+    pub fn is_part(&self) -> bool {
+        self.more || self.offset != 0
+    }
+
     /// Parses the header at the front of `data`; it is 8 bytes long.
     ///
     /// # Errors
@@ -172,15 +177,31 @@ pub struct Upper {
     pub fragment: Option<FragmentHeader>,
 }
 
+/// Walks over the extension headers of a packet as [`walk_headers`] does, and checks the rules for
+/// fragments, for which `payload` must be all that follows the fixed header.
+///
+/// # Errors
+/// If the chain is malformed or too long, or the fragment breaks a rule.
+/// [`WireError::ParameterProblem`] asks for an answer.
+#[inline]
+pub fn walk_extensions(next_header: u8, payload: &[u8]) -> Result<Upper, WireError> {
+    let upper = walk_headers(next_header, payload)?;
+    if let Some(fragment) = upper.fragment.filter(FragmentHeader::is_part) {
+        check_fragment(&fragment, &payload[upper.offset..], upper.offset - FRAGMENT_HEADER_LEN)?;
+    }
+    Ok(upper)
+}
+
 /// Walks over the extension headers of a packet. `next_header` is the field of the fixed header and
-/// `payload` what follows it. The walk ends at the upper protocol, or behind a fragment header if
-/// the packet is a true fragment: the rest of the chain is for after reassembly. A fragment header
-/// around a whole packet (RFC 6946) is walked over.
+/// `payload` what follows it, or the front of that which holds the headers. The walk ends at the
+/// upper protocol, or behind a fragment header if the packet is a true fragment: the rest of the
+/// chain is for after reassembly. A fragment header around a whole packet (RFC 6946) is walked
+/// over.
 ///
 /// # Errors
 /// If the chain is malformed or too long. [`WireError::ParameterProblem`] asks for an answer.
 #[inline]
-pub fn walk_extensions(next_header: u8, payload: &[u8]) -> Result<Upper, WireError> {
+pub fn walk_headers(next_header: u8, payload: &[u8]) -> Result<Upper, WireError> {
     // Most packets have no extension header.
     if matches!(next_header, protocol::TCP | protocol::ICMPV6 | protocol::UDP) {
         return Ok(Upper { protocol: next_header, offset: 0, named_at: 6, fragment: None });
@@ -218,7 +239,6 @@ fn walk_chain(next_header: u8, payload: &[u8]) -> Result<Upper, WireError> {
                 if upper.fragment.is_some() {
                     return Err(WireError::BadOption);
                 }
-                check_fragment(&fragment, &rest[FRAGMENT_HEADER_LEN..], upper.offset)?;
                 upper.fragment = Some(fragment);
                 FRAGMENT_HEADER_LEN
             }
@@ -227,7 +247,7 @@ fn walk_chain(next_header: u8, payload: &[u8]) -> Result<Upper, WireError> {
         upper.named_at = HEADER_LEN + upper.offset;
         upper.protocol = rest[0];
         upper.offset += len;
-        if upper.fragment.is_some_and(|fragment| fragment.more || fragment.offset != 0) {
+        if upper.fragment.as_ref().is_some_and(FragmentHeader::is_part) {
             return Ok(upper);
         }
     }

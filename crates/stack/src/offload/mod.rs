@@ -72,13 +72,13 @@ impl Layout {
     fn of_v6(front: &[u8], available: usize) -> Option<Layout> {
         let fixed = front.first_chunk::<{ ipv6::HEADER_LEN }>()?;
         let payload_len = ipv6::payload_len(u16::from_be_bytes([fixed[4], fixed[5]]), available);
-        let upper = ipv6::walk_extensions(fixed[6], &front[ipv6::HEADER_LEN..]).ok()?;
+        let upper = ipv6::walk_headers(fixed[6], &front[ipv6::HEADER_LEN..]).ok()?;
         Some(Layout {
             version: 6,
             total_len: ipv6::HEADER_LEN + payload_len,
             protocol: upper.protocol,
             transport_at: ipv6::HEADER_LEN + upper.offset,
-            fragment: upper.fragment.is_some_and(|part| part.more || part.offset != 0),
+            fragment: upper.fragment.is_some_and(|part| part.is_part()),
         })
     }
 

@@ -304,3 +304,32 @@ fn extension_headers_are_walked_over() {
     assert_eq!(Layout::of(packet.headers()).unwrap().transport_at, 48);
     assert!(checksum::verify(&packet));
 }
+
+/// The headers and the data of what leaves lie apart, so that the data of a first fragment does not
+/// follow its headers.
+#[test]
+fn a_first_fragment_is_one_by_its_headers_alone() {
+    let pool = Pool::new();
+    for next_header in [protocol::ICMPV6, protocol::UDP, protocol::TCP] {
+        let fragment = ipv6::FragmentHeader { next_header, offset: 0, more: true, ident: 9 };
+        let mut head = [0; ipv6::HEADER_LEN + ipv6::FRAGMENT_HEADER_LEN];
+        let header = Ipv6Repr {
+            src: "2001:db8::1".parse().unwrap(),
+            dst: "2001:db8::2".parse().unwrap(),
+            next_header: protocol::IPV6_FRAGMENT,
+            hop_limit: 64,
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: ipv6::FRAGMENT_HEADER_LEN + 64,
+        };
+        header.emit(&mut head);
+        fragment.emit(&mut head[ipv6::HEADER_LEN..]);
+        let mut packet = Packet { payload: pool.copy_from(&[7; 64]).into(), ..Packet::default() };
+        packet.head.try_extend_from_slice(&head).unwrap();
+        let layout = Layout::of_packet(&packet).expect("its headers are whole");
+        assert!(layout.fragment);
+        assert_eq!((layout.protocol, layout.transport_at), (next_header, head.len()));
+        packet.csum = ChecksumState::Unverified;
+        assert!(checksum::verify(&packet), "the checksum covers more than the fragment");
+    }
+}

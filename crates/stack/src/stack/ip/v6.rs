@@ -137,7 +137,7 @@ impl Stack {
             let is_first = upper.fragment.is_none_or(|part| part.offset == 0);
             return self.end_here(work, packet, &arrived, is_first);
         }
-        if let Some(fragment) = upper.fragment.filter(|part| part.more || part.offset != 0) {
+        if let Some(fragment) = upper.fragment.filter(FragmentHeader::is_part) {
             let parts = bytes.split_at(arrived.transport_at);
             self.ipv6_fragment(work, state, interface, (repr, fragment), parts);
             return;
