@@ -113,7 +113,8 @@ commands:
                                   what the sender decides under generated losses, beside the
                                   kernel's; needs root
   conformance --suite DIR [--packetdrill PATH] [--kernel]
-                                  a public suite of packetdrill scripts; writes docs/conformance.md
+                                  a public suite of packetdrill scripts; writes
+                                  docs/results/conformance.md
   drill-original --packetdrill PATH [OPTION...] FILE...
                                   the original tool on this stack
 

@@ -1,6 +1,6 @@
 //! The calls of std's and tokio's sockets, on theirs and on ours: each macro is expanded for both,
 //! so that what compiles for the one compiles for the other, and both must answer the same. The
-//! table is in `docs/parity.md`, and names only what is called here.
+//! table is in `docs/tokio-api.md`, and names only what is called here.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fmt::Debug;
@@ -282,7 +282,7 @@ fn streams_have_the_traits_of_futures_io() {
 /// The first column of the table names calls; each that is said to be there is called above.
 #[test]
 fn the_table_names_what_is_called_here() {
-    let (table, calls) = (include_str!("../../../docs/parity.md"), include_str!("parity.rs"));
+    let (table, calls) = (include_str!("../../../docs/tokio-api.md"), include_str!("parity.rs"));
     let mut named = 0;
     for row in table.lines().filter(|line| line.starts_with("| `")) {
         let mut cells = row.trim_matches('|').split('|').map(str::trim);

@@ -1,4 +1,4 @@
-//! Why scripts fail: `docs/conformance-causes.toml`.
+//! Why scripts fail: `docs/results/conformance-causes.toml`.
 //!
 //! Of TOML only tables and `key = "value"` are used.
 

@@ -3,8 +3,8 @@
 //!
 //! The scripts and the tool are not part of the repository and nothing of them is copied into it:
 //! their places are arguments, and what is written is names and numbers. Each script that does not
-//! pass must have a cause in `docs/conformance-causes.toml`, and each on which the two disagree an
-//! explanation; otherwise the command fails.
+//! pass must have a cause in `docs/results/conformance-causes.toml`, and each on which the two
+//! disagree an explanation; otherwise the command fails.
 
 mod causes;
 mod original;
@@ -26,8 +26,8 @@ const USAGE: &str = "usage: cargo xtask conformance --suite DIR [--packetdrill P
   --packetdrill PATH   the original tool, built: it runs the scripts on this stack too
   --kernel             as root: both also run the scripts on this machine's kernel";
 
-const REPORT: &str = "docs/conformance.md";
-const CAUSES: &str = "docs/conformance-causes.toml";
+const REPORT: &str = "docs/results/conformance.md";
+const CAUSES: &str = "docs/results/conformance-causes.toml";
 
 /// How the suite's own driver runs a script, for IPv4 and for what is IPv6 by its name. What a
 /// script says itself counts: some cookies that scripts expect belong to addresses that they give.

@@ -1,4 +1,4 @@
-//! What `docs/conformance.md` says.
+//! What `docs/results/conformance.md` says.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
