@@ -27,18 +27,8 @@ const PEERS: &str = "bench/peers/Cargo.toml";
 
 /// Its packages that must build: without them there is nothing to compare. Each of the others needs
 /// a stack of somebody else's, and is left out where that does not build.
-const OWN_PEERS: [&str; 10] = [
-    "-p",
-    "peer-common",
-    "-p",
-    "peer-devices",
-    "-p",
-    "peer-kernel",
-    "-p",
-    "peer-null",
-    "-p",
-    "peer-ours",
-];
+const OWN_PEERS: [&str; 8] =
+    ["-p", "peer-common", "-p", "peer-kernel", "-p", "peer-null", "-p", "peer-ours"];
 
 /// Packages that must build without std.
 const NO_STD: [&str; 3] = ["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"];
@@ -223,7 +213,7 @@ impl Session {
         }
         self.counted("cargo test --workspace", command.args(harness))?;
         let mut peers = cargo_of_peers(&self.root, "test");
-        peers.args(["-p", "peer-common", "-p", "peer-devices", "-p", "peer-null"]);
+        peers.args(["-p", "peer-common", "-p", "peer-null"]);
         self.counted("cargo test of what the servers of bench peers share", &mut peers)?;
         if self.long {
             // The same with the optimiser, and with many more cases where a test makes them up.

@@ -9,7 +9,6 @@
 //! steering by flow needs a table that the whole machine has in common, which is put back.
 
 mod attacks;
-mod devices;
 mod latency;
 mod memory;
 mod peers;
@@ -58,7 +57,6 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if let [what, rest @ ..] = words {
         match what.as_str() {
             "attacks" => return as_root(|| attacks::run(rest)),
-            "devices" => return as_root(|| devices::run(rest)),
             "latency" => return as_root(|| latency::run(rest)),
             "senders" => return as_root(|| senders::run(rest)),
             "peers" => return as_root(|| peers::run(rest)),

@@ -7,7 +7,6 @@
 mod at;
 mod atomics;
 mod callgrind;
-pub(crate) mod devices;
 mod flood;
 pub(crate) mod idle;
 pub(crate) mod million;
@@ -24,7 +23,6 @@ use crate::steps;
 const USAGE: &str = "usage: cargo xtask bench WHAT
   kernel [--quick] [--json FILE]
   peers [--quick] [--repetitions N] [--seconds S] [--with STACK]... [--only WORK]... [--json FILE]
-  devices [--quick] [--rounds N] [--seconds S] [--only WAY]... [--json FILE]
   stalls [--quick] [--json FILE]
   web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
   tun2proxy [--quick] [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
@@ -47,7 +45,6 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("kernel" | "latency" | "stalls" | "versions" | "attacks" | "senders") => {
             steps::bench(root, args)
         }
-        Some("devices") => devices::run(root, args),
         Some("peers") => peers::run(root, args),
         Some("web") => steps::bench_web(root, args),
         Some("tun2proxy") => tun2proxy::run(root, args),

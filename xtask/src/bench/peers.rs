@@ -16,7 +16,7 @@ use crate::shell::quiet;
 use crate::{packages, shell, steps};
 
 /// What the comparison runs beside the servers.
-pub(super) const PROGRAMS: [&str; 1] = ["ip"];
+const PROGRAMS: [&str; 1] = ["ip"];
 
 /// A stack, by the name of its server's folder, or a program that forwards, by its own.
 struct Stack {
@@ -62,7 +62,7 @@ const NULL: &str = "null";
 const KERNEL: &str = "kernel";
 
 /// Where a server is built.
-pub(super) struct Place {
+struct Place {
     name: &'static str,
     /// The folder of all servers' sources.
     sources: PathBuf,
@@ -71,18 +71,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(root: &Path, name: &'static str) -> Result<Place> {
+    fn new(root: &Path, name: &'static str) -> Result<Place> {
         let target = std::path::absolute(steps::cargo_target(root).join("peers"))?;
         Ok(Place { name, sources: root.join("bench/peers"), target })
     }
 
-    pub(super) fn program(&self) -> String {
+    fn program(&self) -> String {
         format!("peer-{}", self.name)
-    }
-
-    /// Builds the package of this name of the workspace in `bench/peers`.
-    pub(super) fn rust(&self) -> Result<Result<PathBuf, String>> {
-        rust(self)
     }
 }
 

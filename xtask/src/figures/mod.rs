@@ -25,7 +25,7 @@ use crate::{bench, docs, shell, steps};
 
 const USAGE: &str = "usage: cargo xtask figures lab [--kernel] [--quick] | \
      figures bench [TABLE]... [--quick] | figures bench \
-     kernel|peers|forwarders|devices|tun2proxy|million|profile|instructions --from FILE | \
+     kernel|peers|forwarders|tun2proxy|million|profile|instructions --from FILE | \
      figures bench senders|receivers|nsperf|nsperf-link|fairness|udp --from FILE...";
 
 /// The longest that one command may take, unless its table says otherwise.
@@ -67,11 +67,10 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-const TABLES: [Table; 23] = [
+const TABLES: [Table; 22] = [
     Table { name: "kernel", needs_root: true, take: kernel },
     Table { name: PEERS, needs_root: true, take: peers },
     Table { name: FORWARDERS, needs_root: true, take: forwarders },
-    Table { name: "devices", needs_root: true, take: devices },
     Table { name: "stalls", needs_root: true, take: stalls },
     Table { name: "latency", needs_root: true, take: latency },
     Table { name: "tun2proxy", needs_root: true, take: tun2proxy },
@@ -144,7 +143,6 @@ fn from(table: &str, documents: &[String]) -> Result<Rows> {
     let taken = documents.iter().map(|path| read(Path::new(path))).collect::<Result<Vec<_>>>()?;
     match (table, taken.as_slice()) {
         ("tun2proxy", [taken]) => tables::tun2proxy(taken),
-        ("devices", [taken]) => tables::devices(repeated(taken)?),
         ("kernel", [taken]) => tables::kernel(repeated(taken)?),
         (PEERS, [taken]) => tables::peers(repeated(taken)?),
         (FORWARDERS, [taken]) => tables::forwarders(repeated(taken)?),
@@ -321,10 +319,6 @@ fn peers(root: &Path, effort: Effort) -> Result<Rows> {
 fn forwarders(root: &Path, effort: Effort) -> Result<Rows> {
     let options = [&["--with", "pasta", "--with", "slirp4netns"], effort.quick()].concat();
     tables::forwarders(&measured(root, PEERS, &options, bench::peers::run)?)
-}
-
-fn devices(root: &Path, effort: Effort) -> Result<Rows> {
-    tables::devices(&measured(root, "devices", effort.quick(), bench::devices::run)?)
 }
 
 fn stalls(root: &Path, effort: Effort) -> Result<Rows> {

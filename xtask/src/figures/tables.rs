@@ -103,20 +103,6 @@ fn of_peers(taken: &Value, part: &Value, memory: &str) -> Result<Rows> {
     ready(part, conditions)
 }
 
-/// The ways to a device, with what this machine does not have.
-pub(super) fn devices(taken: &Value) -> Result<Rows> {
-    let mut conditions = format!(
-        "medians of {} of {} s, interleaved, = the ratio of rates to TUN as here (its spread); CPU is \
-         the machine's busy time, both sides, for a transaction, of bulk for a byte",
-        counted(&taken["repetitions"], "round"),
-        taken["seconds"],
-    );
-    for note in array(&taken["notes"])? {
-        conditions += &format!("; {}", text(note).replace('|', "/"));
-    }
-    ready(taken, conditions)
-}
-
 /// The table of `bench latency`.
 pub(super) fn latency(taken: &Value) -> Result<Rows> {
     let conditions = format!(
@@ -543,18 +529,6 @@ mod tests {
         assert_eq!(made.rows[2], ["all, before", "-", "9"]);
         assert_eq!(made.rows.len(), 4);
         assert_eq!(with_former(new(), &Value::Null).rows.len(), 3);
-    }
-
-    #[test]
-    fn ways_that_are_not_there_are_told() {
-        let taken = json!({
-            "repetitions": 5, "seconds": 0.25, "notes": ["xdp-native is not available: EPERM"],
-            "table": { "header": ["way"], "rows": [["TUN"]] },
-        });
-        let made = devices(&taken).unwrap();
-        assert_eq!(made.rows, [["TUN"]]);
-        assert!(made.conditions.starts_with("medians of 5 rounds of 0.25 s"));
-        assert!(made.conditions.ends_with("; xdp-native is not available: EPERM"));
     }
 
     #[test]
