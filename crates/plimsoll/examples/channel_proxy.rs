@@ -35,7 +35,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Dials what is wanted, and then accepts or refuses. Carries bytes until both ways have ended.
 async fn proxy(incoming: Incoming) -> io::Result<()> {
     let port = incoming.destination().port();
-    match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
+    let dialled = tokio::select! {
+        dialled = tokio::net::TcpStream::connect(("127.0.0.1", port)) => dialled,
+        _ = incoming.cancelled() => return Ok(()), // the guest has given up
+    };
+    match dialled {
         Ok(mut upstream) => {
             let mut stream = incoming.accept().await?;
             copy_bidirectional(&mut stream, &mut upstream).await.map(drop)

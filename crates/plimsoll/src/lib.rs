@@ -1,233 +1,8 @@
-//! Plimsoll: a TCP/IP stack in user space, as a library.
+//! Plimsoll is a TCP/IP stack that runs inside your process.
 //!
-//! # Theory of operation
-//!
-//! A [`Stack`] runs on one or more [`device`]s: a link in memory, a TUN device, or one of these
-//! wrapped by a capture or by fault injection. [`TcpStream`], [`TcpListener`] and [`UdpSocket`] are
-//! its sockets; they behave as those of std, down to the kinds of their errors.
-//!
-//! Somebody has to poll the devices, run the timers and hand out what arrives. There are two ways.
-//!
-//! - [`StackBuilder::build`] starts a *softirq thread* that does it. It sleeps in the kernel until
-//!   a device is readable, a timer is due, or a socket call needs it.
-//! - [`StackBuilder::build_without_thread`] starts nothing. The caller's own loop calls
-//!   [`Stack::poll`], and [`Stack::wait`] when there is nothing to do; [`ReadyQueue`] tells which
-//!   of its non-blocking sockets can go on. This way one thread carries a packet from the device to
-//!   the application and back without a switch. With the feature `tokio`, `net::Driver` is such
-//!   a loop, as a task of the runtime.
-//!
-//! In both, sockets may be used from any thread, also with blocking calls; only the thread that
-//! runs the loop must not block on a socket of its own stack. A blocked call sleeps until its
-//! socket can go on or its timeout comes. Nothing polls with sleeps.
-//!
-//! A stack lives as long as somebody holds a handle: a [`Stack`], a stream or a listener. When the
-//! last is dropped its threads end by themselves, soon after; dropping never waits for them. A
-//! program that is about to exit calls [`Stack::shutdown`], which waits until what was written has
-//! arrived, captures are written and the threads have ended; [`Stack::drain`] only waits.
-//!
-//! # Panics of the application, and of whoever runs the stack
-//!
-//! A panic of a waker is caught and counted (`plimsoll.WakerPanics`); the others are woken. A panic
-//! of whoever runs the stack (a softirq thread, or [`Stack::poll`] in a loop) ends the stack: every
-//! blocked call fails with an error that names the thread and the message, every waker is woken,
-//! and [`Stack::error`] tells it as well. What the application itself does within
-//! [`Stack::poll_with`], and what [`Stack::wait`] asks, may panic without harm to the stack. A
-//! device that panics has failed, which ends the stack only when no device is left. With
-//! `panic = "abort"` any of these ends the process.
-//!
-//! # Panics of the stack
-//!
-//! The stack should not panic. If it does while it works on a connection, that connection ends, and
-//! nothing else does: the peer is reset, whoever waits is woken, and calls fail with
-//! [`ConnectionAborted`](std::io::ErrorKind::ConnectionAborted) and a text that asks you to report
-//! it. The counter `plimsoll.ConnectionPanics` counts such connections; the message of the panic
-//! goes to the panic hook. Values that were written by reference may panic when they are dropped:
-//! that harms nobody. All this needs `panic = "unwind"`, which is the default. A program that is
-//! built with `panic = "abort"` ends at the first panic, on whatever thread.
-//!
-//! # Where to look
-//!
-//! | to | use |
-//! |---|---|
-//! | connect with options, a timeout, or data in the SYN | [`Connector`] |
-//! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
-//! | run a device with several queues in as many loops | [`Stack::queue`], [`QueueLoop`] |
-//! | keep a loop from sleeping while packets follow each other closely | [`IdlePolls`] |
-//! | run a stack in an epoll loop of one's own | [`QueueLoop::prepare_wait`] |
-//! | use sockets as those of tokio | [`net`], with the feature `tokio` |
-//! | serve axum | the feature `axum` |
-//! | read and write by the traits of futures-io | the feature `futures-io` |
-//! | read and write in futures of one's own | [`TcpStream::poll_read`] and its neighbours |
-//! | connect and accept in a future | [`Connector::connect_async`], [`TcpListener::accept_async`] |
-//! | wait in a future | [`Registration`], from [`TcpStream::readable`] and its neighbours |
-//! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
-//! | write a little at a time at the cost of a copy | [`BufferedStream`] |
-//! | change a setting, or see what there is | [`Stack::set_sysctl`], [`SysctlInfo`] |
-//! | overrule one for a socket | [`TcpStream::set_option`] and its neighbours |
-//! | count | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
-//! | take all figures of a stack at once | [`Stack::metrics`] |
-//! | give them to Prometheus | [`prometheus`], with the feature of that name |
-//! | follow connections with the crate tracing | the feature `tracing`, see [below](#tracing) |
-//! | ask why | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
-//! | look names up otherwise than the host does | [`Resolve`] |
-//! | end a stack and know what was delivered | [`Stack::shutdown`], `net::shutdown` |
-//! | take connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
-//! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
-//! | speak QUIC by the crate quinn | `quic`, with the feature `quinn` |
-//! | take datagrams to any address | [`UdpListener::bind_any`], [`UdpSocket::bind_any`] |
-//! | take packets that nobody wants, proxy pings | [`Stack::on_unhandled`], [`UnhandledPackets`] |
-//! | send packets of one's own making | [`Stack::send_raw`] |
-//! | bound what connections cost | [`Budget`], [`TcpStream::set_memory_budget`] |
-//! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
-//! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
-//! | give and take packets by hand | [`device::channel()`] |
-//! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
-//! | hurt packets on purpose | [`device::fault`], [`device::memory_link::LinkConfig`] |
-//!
-//! # Tracing
-//!
-//! With the feature `tracing` the life of each connection is a span, and what happens to it are
-//! events, all with the target `plimsoll`:
-//!
-//! | name | level | fields |
-//! |---|---|---|
-//! | span `connection` | INFO | `local`, `peer`, `opened` (`connect`, `accept`), `reason` |
-//! | event `opening`, in it | INFO | |
-//! | event `established`, in it | INFO | |
-//! | event `retransmission`, in it | DEBUG | `seq`, `len` (bytes of data) |
-//! | event `closed`, in it | INFO | `reason`: `in order`, `discarded` (let go early), the error |
-//! | event `refused` | DEBUG | `peer`, `local`, `reason` |
-//! | event `gate` | DEBUG | `peer`, `local`, `decision` |
-//! | event `interface down` | WARN | `interface`, `reason` |
-//! | event `stack ended` | INFO | `reason` |
-//!
-//! The span closes when the connection leaves the table of the stack; one that waits in TIME-WAIT
-//! has left it. Subscribers are called when the stack holds no lock that a call on a socket takes,
-//! on the thread that did the work or on one that is telling of the same connection just then. They
-//! may use sockets; a poll from there may do nothing, since that very thread may be polling. A
-//! panic of one goes no further. Packets have no events. Without the feature there is no code for
-//! it, and with it, but without a subscriber, a connection costs a comparison for each change of
-//! its state and for each segment that leaves.
-//!
-//! # A device of one's own
-//!
-//! A program that has packets as values uses [`device::channel()`]. A driver of its own implements
-//! [`device::DeviceTx`] and [`device::DeviceRx`], and says by a [`device::WaitSource`] how the
-//! stack learns that there is something to do: by a file descriptor, or by a [`device::KickSlot`].
-//! Neither half ever blocks. This one sends what it gets back to where it came from, so that each
-//! address seems to be its own peer.
-//!
-//! ```
-//! use std::collections::VecDeque;
-//! use std::sync::{Arc, Mutex};
-//! use plimsoll::device::{
-//!     Caps, Device, DeviceError, DeviceRx, DeviceStats, DeviceTx, KickSlot, TxProgress,
-//!     WaitSource,
-//! };
-//! use plimsoll::{Instant, Packet, Pool, Stack};
-//!
-//! /// Packets on their way, at most.
-//! const ROOM: usize = 64;
-//!
-//! struct Tx {
-//!     caps: Caps,
-//!     way: Arc<Mutex<VecDeque<Packet>>>,
-//!     kick: KickSlot,
-//!     stats: DeviceStats,
-//! }
-//!
-//! struct Rx {
-//!     way: Arc<Mutex<VecDeque<Packet>>>,
-//!     kick: KickSlot,
-//!     stats: DeviceStats,
-//! }
-//!
-//! impl DeviceTx for Tx {
-//!     fn caps(&self) -> &Caps {
-//!         &self.caps
-//!     }
-//!
-//!     fn transmit(
-//!         &mut self,
-//!         _now: Instant,
-//!         queue: &mut VecDeque<Packet>,
-//!     ) -> Result<TxProgress, DeviceError> {
-//!         let mut way = self.way.lock().map_err(|_| DeviceError::Gone("broken".into()))?;
-//!         let count = queue.len().min(ROOM - way.len());
-//!         for packet in queue.drain(..count) {
-//!             self.stats.passed(&packet);
-//!             way.push_back(packet);
-//!         }
-//!         drop(way);
-//!         if count > 0 {
-//!             self.kick.kick(); // the receiving half has something
-//!         }
-//!         // What does not fit stays in the queue. It is never dropped.
-//!         let all = queue.is_empty();
-//!         Ok(if all { TxProgress::done(count) } else { TxProgress::busy(count) })
-//!     }
-//!
-//!     fn stats(&self) -> DeviceStats {
-//!         self.stats
-//!     }
-//! }
-//!
-//! impl DeviceRx for Rx {
-//!     fn receive(
-//!         &mut self,
-//!         _now: Instant,
-//!         _pool: &Pool,
-//!         out: &mut Vec<Packet>,
-//!         max: usize,
-//!     ) -> Result<usize, DeviceError> {
-//!         let mut way = self.way.lock().map_err(|_| DeviceError::Gone("broken".into()))?;
-//!         let count = max.min(way.len());
-//!         for mut packet in way.drain(..count) {
-//!             packet.complete(); // it is not below its connection any more
-//!             self.stats.passed(&packet);
-//!             out.push(packet);
-//!         }
-//!         drop(way);
-//!         if count > 0 {
-//!             self.kick.kick_for_room(); // the sending half may have been busy
-//!         }
-//!         Ok(count)
-//!     }
-//!
-//!     fn next_event(&self) -> Option<Instant> {
-//!         // Asked before the stack sleeps: a kick may have come too early to be seen.
-//!         let waits = self.way.lock().is_ok_and(|way| !way.is_empty());
-//!         waits.then_some(Instant::ZERO)
-//!     }
-//!
-//!     fn stats(&self) -> DeviceStats {
-//!         self.stats
-//!     }
-//! }
-//!
-//! let (way, kick) = (Arc::default(), KickSlot::new());
-//! let caps = Caps::new("mirror", 1500).completions(true);
-//! let stats = DeviceStats::default();
-//! let device = Device {
-//!     tx: Box::new(Tx { caps, way: Arc::clone(&way), kick: kick.clone(), stats }),
-//!     rx: Box::new(Rx { way, kick: kick.clone(), stats }),
-//!     wait: WaitSource::from_kick(kick),
-//! };
-//! let stack = Stack::builder().device(device).address("192.0.2.1/24").build()?;
-//! let refused = plimsoll::TcpStream::connect_timeout(
-//!     &stack,
-//!     &"192.0.2.9:7".parse()?,
-//!     std::time::Duration::from_millis(100),
-//! );
-//! assert!(refused.is_err(), "our own SYN is not for us");
-//! let sent = stack.counters().iter().find(|(name, _)| *name == "IpInAddrErrors").unwrap().1;
-//! assert!(sent >= 1, "but it came back");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # Example
-//!
-//! Two stacks in one process, joined by a link in memory. It needs no privilege.
+//! You give it IP packets, from a TUN device or from your own code. It gives you TCP and UDP
+//! sockets: blocking, async or polled. The smallest program is two stacks in one process, joined by
+//! a link in memory. It needs no privilege.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -254,7 +29,133 @@
 //! echo.join().expect("the thread does not panic")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![cfg_attr(not(feature = "tokio"), allow(rustdoc::broken_intra_doc_links, reason = "of `net`"))]
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tokio` | [`net`]: sockets with the API of `tokio::net`, and a task that runs a stack |
+//! | `axum` | `axum::serve` on our listeners; turns `tokio` on |
+//! | `quinn` | [`quic`]: QUIC through the crate quinn; turns `tokio` on |
+//! | `futures-io` | the traits of futures-io on sockets and on the ends of a channel device |
+//! | `futures` | `Stream` and `Sink` on the ends of a channel device |
+//! | `prometheus` | [`prometheus`]: a stack's figures for Prometheus |
+//! | `tracing` | spans and events for connections and stacks, see [below](#tracing) |
+//!
+//! # Ways to run a stack
+//!
+//! A thread must poll the devices, run the timers and wake waiting tasks. There are three ways.
+//!
+//! - *A thread of the stack.* [`StackBuilder::build`] starts it. It sleeps in the kernel until a
+//!   device is readable, a timer is due, or a socket call needs it.
+//! - *A task.* [`StackBuilder::build_without_thread`] starts no thread. With the feature `tokio`,
+//!   [`net::Driver`] runs the stack as a task of the runtime.
+//! - *Your own loop* on such a stack calls [`Stack::poll`], and [`Stack::wait`] when it is idle.
+//!   [`ReadyQueue`] names the non-blocking sockets that are ready. One thread then carries a packet
+//!   from the device to the application and back without a switch. [`QueueLoop`] is the same for a
+//!   device with several queues, and for an epoll loop.
+//!
+//! Sockets may be used from any thread, also with blocking calls. Only the thread that runs the
+//! loop must not block on a socket of its own stack. A blocked call sleeps until its socket is
+//! ready or its timeout expires; nothing polls with sleeps.
+//!
+//! # Where to look
+//!
+//! | to | use |
+//! |---|---|
+//! | connect with options, a timeout, or data in the SYN | [`Connector`] |
+//! | wait for many sockets in one loop | [`ReadyQueue`], [`Stack::poll_with`] |
+//! | run one loop for each queue of a device | [`Stack::queue`], [`QueueLoop`] |
+//! | keep a loop awake while packets follow each other closely | [`IdlePolls`] |
+//! | run a stack in your own epoll loop | [`QueueLoop::prepare_wait`] |
+//! | use sockets with tokio's API | [`net`] |
+//! | read and write in your own futures | [`TcpStream::poll_read`] and its neighbours |
+//! | connect and accept in a future | [`Connector::connect_async`], [`TcpListener::accept_async`] |
+//! | wait in a future | [`Registration`], from [`TcpStream::readable`] and its neighbours |
+//! | read and write without a copy | [`TcpStream::read_shared`], [`TcpStream::write_shared`] |
+//! | make small writes cheap | [`BufferedStream`] |
+//! | change a setting, or list them | [`Stack::set_sysctl`], [`SysctlInfo`] |
+//! | override a setting for one socket | [`TcpStream::set_option`] and its neighbours |
+//! | read counters | [`Stack::counters`], [`CounterInfo`], [`TcpStream::info`] |
+//! | read all figures of a stack at once | [`Stack::metrics`] |
+//! | find out why data waits | [`TcpStream::decisions`], a capture ([`StackBuilder::pcap`]) |
+//! | resolve names without the host's resolver | [`Resolve`] |
+//! | shut a stack down, and learn what was delivered | [`Stack::shutdown`], [`net::shutdown`] |
+//! | accept connections to any address | [`TcpListener::bind_any`], [`StackBuilder::any_address`] |
+//! | dial before a connection opens, or refuse it | [`gate`]; with tokio's streams, in [`net`] |
+//! | send and receive datagrams | [`UdpSocket`]; with tokio's API, in [`net`] |
+//! | accept datagrams to any address | [`UdpListener::bind_any`], [`UdpSocket::bind_any`] |
+//! | handle packets that no socket accepts | [`Stack::on_unhandled`], [`UnhandledPackets`] |
+//! | send your own packets | [`Stack::send_raw`] |
+//! | limit the memory of connections | [`Budget`], [`TcpStream::set_memory_budget`] |
+//! | share a port among listeners | [`TcpListener::bind_with_config`], [`ListenConfig`] |
+//! | hand packets over in your own code | [`device::channel()`] |
+//! | use a descriptor that was passed to the program | [`device::tun::from_fd`] |
+//! | write your own device | [`device::Device`], the example `custom_device` |
+//! | lose or damage packets in a test | [`device::fault`], [`device::memory_link::LinkConfig`] |
+//!
+//! # Tracing
+//!
+//! With the feature `tracing` each connection is a span, and its changes are events, all with the
+//! target `plimsoll`:
+//!
+//! | name | level | fields |
+//! |---|---|---|
+//! | span `connection` | INFO | `local`, `peer`, `opened` (`connect`, `accept`), `reason` |
+//! | event `opening`, in it | INFO | |
+//! | event `established`, in it | INFO | |
+//! | event `retransmission`, in it | DEBUG | `seq`, `len` (bytes of data) |
+//! | event `closed`, in it | INFO | `reason`: `in order`, `discarded` (closed early), the error |
+//! | event `refused` | DEBUG | `peer`, `local`, `reason` |
+//! | event `gate` | DEBUG | `peer`, `local`, `decision` |
+//! | event `interface down` | WARN | `interface`, `reason` |
+//! | event `stack ended` | INFO | `reason` |
+//!
+//! The span closes when the connection leaves the stack's table, which it does before TIME-WAIT.
+//! Subscribers are called while the stack holds no lock that a socket call takes. They run on the
+//! thread that did the work, or on a thread that is already delivering events for the same
+//! connection. They may use sockets. A poll from a subscriber may do nothing, since the same thread
+//! may be polling. A subscriber's panic is caught. There are no events for packets. Without the
+//! feature no code is generated for it; with it, but without a subscriber, a connection pays one
+//! comparison for each change of state and for each segment that it sends.
+//!
+//! # Theory of operation
+//!
+//! A [`Stack`] runs on one or more [`device`]s: a link in memory, a TUN device, or one of these
+//! wrapped by a capture or by fault injection. [`TcpStream`], [`TcpListener`] and [`UdpSocket`]
+//! behave like those of std, down to the kinds of their errors.
+//!
+//! A stack lives as long as a handle exists: a [`Stack`], a stream or a listener. When the last is
+//! dropped, its threads end soon after; dropping never waits for them. A program that is about to
+//! exit calls [`Stack::shutdown`], which waits until written data has arrived, captures are written
+//! and the threads have ended. [`Stack::drain`] only waits for the data.
+//!
+//! # Panics of the application, and of the poller
+//!
+//! A panic of a waker is caught and counted (`plimsoll.WakerPanics`); the other wakers still run. A
+//! panic of the thread that polls (a softirq thread, or [`Stack::poll`] in a loop) ends the stack:
+//! every blocked call fails with an error that contains the thread and the message, every waker is
+//! woken, and [`Stack::error`] returns the same error. The application's code within
+//! [`Stack::poll_with`] and [`Stack::wait`] may panic without harm to the stack. A device that
+//! panics has failed, which ends the stack only when no device is left.
+//!
+//! # Panics of the stack
+//!
+//! The stack should not panic. If it does while it works on a connection, only that connection
+//! ends: the peer is reset, waiting threads and tasks are woken, and calls fail with
+//! [`ConnectionAborted`](std::io::ErrorKind::ConnectionAborted) and a text that asks you to report
+//! it. The counter `plimsoll.ConnectionPanics` counts such connections; the panic's message goes to
+//! the panic hook. A panic in the `Drop` of a value that was written by reference is caught, too.
+//!
+//! All this needs `panic = "unwind"`, which is the default. With `panic = "abort"` the process ends
+//! at the first panic, on any thread.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(all(feature = "tokio", feature = "quinn", feature = "prometheus")),
+    allow(rustdoc::broken_intra_doc_links, reason = "to modules behind features")
+)]
 #![forbid(unsafe_code)]
 
 mod buffered;
@@ -328,12 +229,12 @@ pub use udp::UdpSocket;
 pub use udp_flows::UdpListener;
 pub use unhandled::UnhandledPackets;
 
-/// The code in the README of the repository compiles and runs.
+/// The code in the repository's README compiles.
 #[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
 
-/// So does the code in the page for those who come from other stacks.
+/// The code in the page about moving from other stacks compiles and runs.
 #[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../../../docs/migrating.md")]
 pub struct Migrating;

@@ -1,5 +1,14 @@
-//! Each public item of the crate is used in an example, in an example of the documentation, or in
-//! the README, or is listed here with the reason why it need not be.
+//! The README's first program is an example, and works. Each public item of the crate is used in an
+//! example, in an example of the documentation, or in the README, or is listed here with the reason
+//! why it need not be.
+
+#[path = "../examples/custom_device.rs"]
+mod custom_device;
+#[cfg(feature = "tokio")]
+mod namespace;
+#[cfg(feature = "tokio")]
+#[path = "../examples/tun_proxy.rs"]
+mod tun_proxy;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -110,4 +119,86 @@ fn each_public_item_has_an_example() {
     let listed: Vec<&str> = WITHOUT.iter().map(|(name, _)| *name).collect();
     assert_eq!(unused, listed, "left: without an example; right: those that are listed here");
     assert!(public.len() > 60, "{} items were found", public.len());
+}
+
+#[test]
+fn a_custom_device_carries_packets() {
+    custom_device::main().expect("the example runs to its end");
+}
+
+#[test]
+fn the_first_program_of_the_readme_is_an_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = read(&root.join("../../README.md"));
+    let example = read(&root.join("examples/tun_proxy.rs"));
+    let (_, code) = readme.split_once("```rust,no_run\n").expect("a program");
+    let (code, _) = code.split_once("```").expect("the end of the program");
+    let (_, program) = example.split_once("\n\n").expect("an empty line below the text");
+    assert_eq!(code, program.replace("pub(crate) ", ""));
+}
+
+/// The kernel is client and upstream at once: what comes from 192.0.2.1 is routed into the proxy's
+/// device, everything else to 198.51.100.7 stays on the loopback interface.
+#[cfg(feature = "tokio")]
+#[test]
+#[ignore = "needs root, network namespaces and /dev/net/tun"]
+fn the_first_program_of_the_readme_proxies() {
+    namespace::isolated("the_first_program_of_the_readme_proxies", || {
+        std::thread::spawn(|| tun_proxy::main().expect("the proxy never ends"));
+        through_the_proxy();
+    });
+}
+
+#[cfg(feature = "tokio")]
+fn through_the_proxy() {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+
+    use namespace::ip;
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+    let is_there = || {
+        let show =
+            std::process::Command::new("ip").args(["link", "show", "plimsoll0", "up"]).output();
+        show.is_ok_and(|out| out.status.success() && !out.stdout.is_empty())
+    };
+    while !is_there() {
+        std::thread::yield_now();
+    }
+    ip("link set lo up");
+    ip("address add 198.51.100.7/32 dev lo");
+    ip("address add 192.0.2.1/24 dev plimsoll0");
+    ip("rule add pref 10 lookup local");
+    ip("rule del pref 0");
+    ip("rule add pref 5 from 192.0.2.1 lookup 100");
+    ip("route add 198.51.100.0/24 dev plimsoll0 table 100");
+    for setting in ["plimsoll0/accept_local=1", "plimsoll0/rp_filter=0", "all/rp_filter=0"] {
+        let (name, value) = setting.split_once('=').expect("a value");
+        std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}"), value).expect("a setting");
+    }
+
+    let upstream = TcpListener::bind("198.51.100.7:80").expect("a port");
+    let echo = std::thread::spawn(move || {
+        let (mut stream, from) = upstream.accept().expect("the proxy's connection");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("the request");
+        stream.write_all(text.to_uppercase().as_bytes()).expect("the answer");
+        from
+    });
+    let dial = |to: &str| {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        bind(&socket, &"192.0.2.1:0".parse::<SocketAddr>().expect("an address"))?;
+        connect(&socket, &to.parse::<SocketAddr>().expect("an address"))?;
+        std::io::Result::Ok(TcpStream::from(socket))
+    };
+    let mut client = dial("198.51.100.7:80").expect("the proxy accepts");
+    client.write_all(b"load line").expect("the request");
+    client.shutdown(Shutdown::Write).expect("half-close");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("the answer");
+    assert_eq!(answer, "LOAD LINE");
+    let from = echo.join().expect("the upstream ends");
+    assert_ne!(from.ip().to_string(), "192.0.2.1", "the proxy itself dialled");
+    let refused = dial("198.51.100.7:81").expect_err("no upstream listens there");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
