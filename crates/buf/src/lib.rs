@@ -1,26 +1,43 @@
-//! Reference-counted packet buffers and their pool.
+//! Reference-counted packet buffers and their pool. Writing a chunk, and sharing a range of it:
+//!
+//! ```
+//! use plimsoll_buf::Pool;
+//!
+//! let pool = Pool::new();
+//! let mut writer = pool.chunk(512);
+//! let hello = writer.append(b"hello");
+//! let copy = hello.clone(); // the same bytes: nothing is copied
+//! std::thread::spawn(move || assert_eq!(&copy[..], b"hello")).join().unwrap();
+//! let world = writer.append(b", world"); // readers of `hello` need no lock
+//! drop((writer, hello, world));
+//! assert_eq!(pool.stats().in_use_bytes, 0); // the chunk is back in its pool
+//! ```
+//!
+//! # Features
+//!
+//! Without features the crate needs no std, but an allocator. `std` puts leased values into slabs,
+//! and lets a thread postpone the drops of values that applications wrote by reference.
 //!
 //! # Theory of operation
 //!
-//! Memory is held in *chunks*: blocks of one of a few size classes. A chunk is append-only. It has
-//! at most one [`ChunkWriter`], which fills it from the front, and any number of [`Slice`]s, each a
-//! frozen range of bytes that will never change again. The writer only ever touches bytes behind
-//! the last frozen one, so readers on other threads need no lock.
+//! Memory is held in *chunks*: blocks of a few size classes. A chunk is append-only. It has at most
+//! one [`ChunkWriter`], which fills it from the front, and any number of [`Slice`]s, each a frozen
+//! range of bytes. The writer only touches bytes behind the last frozen one, so readers on other
+//! threads need no lock.
 //!
 //! A byte that an application writes is copied once, into a chunk. From there on only slices move:
-//! into the write queue, into packets, over the memory link into the receive queue of the peer.
-//! When the last slice and the writer of a chunk are gone, the chunk returns to its [`Pool`].
+//! into the write queue, into packets, over a memory link into the peer's receive queue. When the
+//! last slice and the writer of a chunk are dropped, the chunk returns to its [`Pool`].
 //!
-//! Memory that an application has already becomes a chunk without a writer: [`Slice::from_owner`].
+//! Memory that an application owns becomes a chunk without a writer: [`Slice::from_owner`]. State
+//! that is needed only while there is data is [`Leased`].
 //!
-//! What goes with the bytes, and is needed only as long as they are there, is [`Leased`].
+//! Limits: a chunk of a pool holds at most [`MAX_CHUNK`] bytes, and a [`Slices`] list at most
+//! [`MAX_SLICES`] ranges. A pool keeps a fixed number of free chunks of each class, hands out the
+//! newest first, and returns the rest to the allocator. In steady state no call allocates.
 //!
-//! Limits: a chunk of a pool holds at most [`MAX_CHUNK`] bytes; a [`Slices`] list at most
-//! [`MAX_SLICES`] ranges; a pool keeps at most a fixed number of free chunks of each class, hands
-//! out the newest of them first, and gives the rest back to the allocator. In steady state no call
-//! allocates.
-//!
-//! What it does not do: it does not bound how many chunks are in use. The owners of queues do.
+//! The crate does not bound how many chunks are in use. The owners of queues do.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
 extern crate alloc;

@@ -1,51 +1,92 @@
-//! Many TCP connections on devices: demultiplexing, IP, ICMP, timers, devices.
+//! Many TCP connections and UDP sockets on devices: IP, ICMP, demultiplexing, timers, devices. It
+//! has no thread and no clock. Two stacks on a link in memory, on a time that the program invents:
+//!
+//! ```
+//! use plimsoll_stack::device::memory_link;
+//! use plimsoll_stack::{Instant, InterfaceConfig, Stack, StackConfig};
+//! use plimsoll_tcp::Options;
+//!
+//! let (here, there) = memory_link::pair(Default::default());
+//! let stack = |device, address: &str| {
+//!     let addresses = vec![(address.parse().expect("an address"), 24)];
+//!     let interfaces = vec![InterfaceConfig { device, addresses, mtu: None }];
+//!     // A real caller takes the secret and the seed from the operating system.
+//!     Stack::new(StackConfig { interfaces, secret: [7; 32], seed: 7, ..StackConfig::default() })
+//! };
+//! let (client, server) = (stack(here, "192.0.2.1")?, stack(there, "192.0.2.2")?);
+//! let now = Instant::from_millis(1000);
+//!
+//! let address = "192.0.2.2:7".parse()?;
+//! let listener = server.listen(address, 16, Options::default())?;
+//! let socket = client.connect(now, address, None, Options::default())?;
+//! while client.poll(now, 64)?.worked | server.poll(now, 64)?.worked {}
+//! assert_eq!(socket.state(), plimsoll_tcp::State::Established);
+//! assert!(listener.accept(now)?.is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `futures` | `Stream` and `Sink` on the ends of a channel device |
+//! | `futures-io` | futures-io's `AsyncRead` and `AsyncWrite` on them |
+//! | `tokio` | tokio's `AsyncRead` and `AsyncWrite` on them |
+//! | `tracing` | spans and events of the crate tracing |
+//!
+//! # Ways to run a stack
+//!
+//! Any thread may call [`Stack::poll`]; one at a time does the work. [`Poll::next`](Poll) is
+//! when the next poll is due, and [`QueueWaiter`] sleeps until a device or a socket call needs one.
+//! The crate `plimsoll` adds threads, a task for tokio, and blocking and async sockets.
 //!
 //! # Theory of operation
 //!
-//! A [`Stack`] owns interfaces, tables and settings. It has no thread and no clock of its own:
-//! every call takes the time as an argument. [`Stack::poll`] is the only loop. It fires the timers
-//! that are due, takes batches of packets from the devices, finds the connection of each, hands
-//! the segments to the engine (`plimsoll_tcp`), collects what the engine wants sent, and gives it
-//! to the devices. Application calls on a [`TcpSocket`] do the same for one connection on the
-//! caller's thread.
+//! A [`Stack`] owns interfaces, tables and settings. Every call takes the time as an argument.
+//! [`Stack::poll`] is the only loop. It takes batches of packets from the devices, finds the
+//! connection of each, passes the segments to the engine (`plimsoll_tcp`), fires due timers,
+//! collects what the engine sends, and gives it to the devices. Application calls on a
+//! [`TcpSocket`] do the same for one connection on the caller's thread.
 //!
-//! One connection is worked on by one thread at a time: the socket's lock is held around each call
-//! of the engine. Nobody holds two sockets. The locks of tables, timer wheel and queueing
-//! disciplines are leaves: they are taken for a few instructions while nothing else is waited for.
-//! Wakers fire after every lock has been released.
+//! One thread at a time works on a connection: it owns the socket's lock during each call of the
+//! engine. No thread owns two sockets. The locks of tables, timer wheel and queueing disciplines
+//! are leaves: a thread that holds one waits for nothing else. Wakers run after every lock was
+//! released.
 //!
 //! Limits are in [`limits`], each with what happens at it.
 //!
-//! # Who owns what
+//! # Components
 //!
-//! A stack is four owners: `tables` (who talks with whom), `interfaces` (where packets come and
-//! go), `pollers` (who polls) and `policies` (by which rules). None of them knows the stack, nor do
-//! the connections in `sockets`. What needs more than one of them stands in a file below `stack`.
-//! No modules use each other in a circle, but for a module and what is in it; `cargo xtask modules`
-//! shows who uses whom.
+//! A stack has four components: `tables` (connections and listeners), `interfaces` (devices,
+//! routes), `pollers` (loops and their timers) and `policies` (settings, memory). None of them
+//! references the stack, nor do the connections in `sockets`. Code that needs several of them is
+//! below `stack`. Modules do not depend on each other cyclically, except a module and its children.
 //!
 //! # Where to look
 //!
 //! | question | file |
 //! |---|---|
 //! | what happens in one poll | `stack/poll.rs` |
-//! | what happens to a packet that arrives | `stack/ip/input.rs`, `stack/tcp_input.rs` |
-//! | what happens if its socket is owned | `sync/socket_lock.rs`, `stack/backlog.rs` |
-//! | what happens if a call of a connection panics | `stack/panics.rs` |
-//! | what happens to a datagram of UDP | `stack/udp/input.rs`, `stack/udp/output.rs` |
-//! | what happens to a packet that leaves | `stack/ip/output.rs`, `interfaces/tx_path.rs` |
-//! | which link a link-local address is of | `zone.rs`, `interfaces/route/zones.rs` |
-//! | what happens when a device fails | `stack/interface_health.rs` |
-//! | what all connections may hold, who waits for memory | `policies/memory.rs` |
-//! | what one listener's connections may use | `policies/budget.rs`, `stack/budgets.rs` |
+//! | a packet arrives | `stack/ip/input.rs`, `stack/tcp_input.rs` |
+//! | its socket is owned by another thread | `sync/socket_lock.rs`, `stack/backlog.rs` |
+//! | a call of a connection panics | `stack/panics.rs` |
+//! | a datagram arrives, or leaves | `stack/udp/input.rs`, `stack/udp/output.rs` |
+//! | a packet leaves | `stack/ip/output.rs`, `interfaces/tx_path.rs` |
+//! | the link of a link-local address | `zone.rs`, `interfaces/route/zones.rs` |
+//! | a device fails | `stack/interface_health.rs` |
+//! | how much memory all connections may hold | `policies/memory.rs` |
+//! | how much one listener's connections may use | `policies/budget.rs`, `stack/budgets.rs` |
 //! | when a connection's timer fires | `pollers/timer_wheel.rs` |
 //! | how a thread sleeps and is woken | `stack/wait.rs`, `kick.rs` |
-//! | what differs between operating systems | `platform/` |
-//! | who waits for a socket | `sockets/wakers.rs` |
+//! | differences between operating systems | `platform/` |
+//! | tasks and threads that wait for a socket | `sockets/wakers.rs` |
 //! | what ends a stack | `stack/ending.rs` |
-//! | which settings exist | `policies/sysctl.rs` |
-//! | what is counted | `snmp.rs`, connections by state `stack/life.rs` |
-//! | what is told with the feature `tracing` | `events.rs` |
+//! | settings | `policies/sysctl.rs` |
+//! | counters, connections by state | `snmp.rs`, `stack/life.rs` |
+//! | events for the crate tracing | `events.rs` |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arrived;
 mod connection_id;

@@ -1,42 +1,92 @@
-//! A sans-IO TCP engine: one connection.
+//! A sans-IO TCP engine: one connection as a value. Segments, timeouts and the application's calls
+//! go in; packets, deadlines and events come out. Two connections that exchange a line:
+//!
+//! ```
+//! use plimsoll_buf::Pool;
+//! use plimsoll_tcp::{
+//!     Arrival, Below, Config, Connection, Context, Counters, Ecn, Input, Instant, OpenParams,
+//!     Options, Segment, Serial, Transmit,
+//! };
+//! use plimsoll_wire::SeqNum;
+//!
+//! let params = |local_port, remote_port| OpenParams {
+//!     local_port,
+//!     remote_port,
+//!     iss: SeqNum(1), // a real caller chooses it, and the next two, from a secret
+//!     ts_offset: 0,
+//!     seed: 1,
+//!     mtu: 1500.into(),
+//!     ip_header_len: 20,
+//!     max_super_segment: 65_535,
+//!     options: Options::default().into(),
+//!     pool: Pool::new(),
+//! };
+//! let arrive = |packet: Transmit| Segment {
+//!     repr: packet.repr,
+//!     payload: packet.payload,
+//!     segs: packet.segs,
+//!     ecn: Ecn::NotEct,
+//! };
+//! let (config, counters) = (Config::default(), Counters::new());
+//! let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
+//! let now = Instant::from_millis(1000); // the engine has no clock
+//! let cx = Context { now, below, config: &config, counters: &counters };
+//!
+//! let mut client = Connection::connect(&cx, params(40_000, 7));
+//! let syn = client.poll_transmit(&cx).expect("a SYN");
+//! let mut server = Connection::accept(&cx, params(7, 40_000), &arrive(syn));
+//! let mut carry = |from: &mut Connection, to: &mut Connection| {
+//!     while let Some(packet) = from.poll_transmit(&cx) {
+//!         to.handle(&cx, Input::Segment(&mut arrive(packet), Arrival::default()));
+//!     }
+//! };
+//! carry(&mut server, &mut client);
+//! client.write(&cx, b"load line").expect("the connection is open");
+//! carry(&mut client, &mut server);
+//!
+//! let mut text = [0; 9];
+//! assert_eq!(server.read(&cx, &mut text), Ok(9));
+//! assert_eq!(&text, b"load line");
+//! ```
+//!
+//! The crate has no features. It needs an allocator, but no std.
 //!
 //! # Theory of operation
 //!
-//! A [`Connection`] is a value. Segments, timeouts, path events and the application's calls go in;
-//! packets, deadlines and events come out. It reads no clock, draws no random number, does no I/O
-//! and starts no thread, so the same inputs give the same outputs, byte for byte. Whoever owns it
-//! passes with every call a [`Context`]: the time, what lies below, the settings, the counters.
+//! A [`Connection`] reads no clock, draws no random number, does no I/O and starts no thread, so
+//! the same inputs give the same outputs, byte for byte. Its owner passes a [`Context`] with every
+//! call: the time, the data below, the settings, the counters.
 //!
-//! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds what
-//! arrived and decides on ACKs; `input/ack.rs` takes acknowledgements to `send/`, where
+//! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds arrived
+//! data and decides on ACKs; `input/ack.rs` passes acknowledgements to `send/`, where
 //! `send/recovery/` and `congestion/` decide. Out: `output/` asks in one fixed order what leaves
-//! next, and makes one plan of what becomes of new data ([`Hold`] is the list of reasons why it
-//! may wait).
+//! next, and makes one plan for new data ([`Hold`] lists the reasons why data may wait).
 //!
 //! Data is held as slices of shared buffers. A written byte is copied once in, a read byte once
 //! out.
 //!
-//! Limits are in [`limits`], each with what happens at it. What it does not do: IP, checksums,
-//! demultiplexing, TIME-WAIT after the connection is gone ([`time_wait`] keeps the few numbers that
-//! the owner needs for it).
+//! Limits are in [`limits`], each with what happens at it. The crate does no IP, checksums or
+//! demultiplexing. [`time_wait`] keeps the few numbers that the owner needs after a connection has
+//! ended.
 //!
 //! # Where to look
 //!
 //! | question | file |
 //! |---|---|
-//! | what happens to a segment, in which order | `input/mod.rs` |
+//! | in which order a segment is processed | `input/mod.rs` |
 //! | what leaves next, and if nothing does, why not | `output/plan.rs`, `output/hold.rs` |
-//! | what the send half owns | `send/mod.rs`; its wiring: `connection/sending.rs` |
-//! | does the tail of a super-segment leave | `output/tso_tail.rs`, `output/nagle.rs` |
-//! | when is an ACK due | `recv/delayed_ack.rs` |
-//! | what was sent, and what has become of it | `send/scoreboard/mod.rs` |
-//! | what is lost and sent again | `send/recovery/mod.rs`, `send/recovery/table.rs` |
+//! | what the send half owns | `send/mod.rs`; its glue code: `connection/sending.rs` |
+//! | whether the tail of a super-segment leaves | `output/tso_tail.rs`, `output/nagle.rs` |
+//! | when an ACK is due | `recv/delayed_ack.rs` |
+//! | what was sent, and its state | `send/scoreboard/mod.rs` |
+//! | what is lost and retransmitted | `send/recovery/mod.rs`, `send/recovery/table.rs` |
 //! | Fast Open | `handshake/fast_open_client.rs`, `handshake/fast_open_server.rs` |
 //! | SYN cookies | `handshake/syn_cookie.rs` |
 //! | explicit congestion notification | `ecn.rs` |
-//! | how large is the congestion window | `congestion/mod.rs` |
+//! | the congestion window | `congestion/mod.rs` |
 //! | signed segments (RFC 2385) | `signature.rs` |
-//! | which timers are there | `timer.rs` |
+//! | timers | `timer.rs` |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,23 +1,49 @@
-//! Wire formats: sequence numbers, headers, options and checksums.
+//! Wire formats: sequence numbers, headers, options and checksums. Writing an IPv4 header, and
+//! parsing it again:
+//!
+//! ```
+//! use plimsoll_wire::ipv4::Ipv4Repr;
+//! use plimsoll_wire::protocol;
+//!
+//! let header = Ipv4Repr {
+//!     src: "192.0.2.1".parse()?,
+//!     dst: "192.0.2.2".parse()?,
+//!     protocol: protocol::TCP,
+//!     ttl: 64,
+//!     tos: 0,
+//!     ident: 0,
+//!     dont_frag: true,
+//!     more_frags: false,
+//!     frag_offset: 0,
+//!     payload_len: 4,
+//! };
+//! let mut packet = *b"....................load";
+//! assert_eq!(header.emit(&mut packet), 20);
+//! let (parsed, len) = Ipv4Repr::parse(&packet)?;
+//! assert_eq!((parsed, &packet[len..]), (header, &b"load"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The crate has no features and needs neither std nor an allocator.
 //!
 //! # Theory of operation
 //!
-//! Every protocol has a module with a *representation* (`Ipv4Repr`, `TcpRepr`, ...), a parser and
-//! an emitter. A parser takes bytes from the network and returns a validated representation
-//! together with the length of the header, or a [`WireError`] that says what was wrong. It is
-//! total: it never panics, whatever the bytes hold, and it ignores bytes behind the length that the
-//! header gives. An emitter writes a representation into a buffer of the caller and returns how
-//! many bytes it wrote. It panics only if the buffer is too short, which is a mistake of the
-//! caller.
+//! Each protocol has a module with a *representation* (`Ipv4Repr`, `TcpRepr`, ...), a parser and an
+//! emitter. A parser takes bytes from the network and returns a validated representation with the
+//! length of the header, or a [`WireError`]. It never panics, whatever the bytes are, and it
+//! ignores bytes behind the length in the header. An emitter writes a representation into the
+//! caller's buffer and returns how many bytes it wrote. It panics only if the buffer is too short.
 //!
-//! Checksums: the parsers of IPv4, ICMP and ICMPv6 check theirs, because the header is all they
-//! need (and a small message). TCP and UDP parsers do not, because a device may have done it
-//! already and because the payload may lie elsewhere; see [`checksum`].
+//! Checksums: the parsers of IPv4, ICMP and ICMPv6 verify theirs, because the header (and a small
+//! message) is all they need. TCP and UDP parsers do not, because a device may have verified it,
+//! and because the payload may be elsewhere; see [`checksum`].
 //!
-//! No allocation, no state, no clock. What emits and parses gives an equal representation.
+//! There is no allocation, no state and no clock. A representation that was emitted and parsed is
+//! equal to the first one.
 //!
-//! What it does not do: fragments are described but not reassembled, options of IPv4 are skipped,
-//! jumbograms (RFC 2675) are refused.
+//! Limits: fragments are described but not reassembled, options of IPv4 are skipped, and jumbograms
+//! (RFC 2675) are refused.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 
