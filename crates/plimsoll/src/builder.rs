@@ -136,17 +136,17 @@ impl StackBuilder {
         self
     }
 
-    /// Lets the stack do without a device: its sockets reach each other by its loopback addresses,
-    /// 127.0.0.0/8 and `::1`, and nobody else. For tests of programs that use sockets.
+    /// Lets the stack do without a device: its sockets only reach each other, by its loopback
+    /// addresses 127.0.0.0/8 and `::1`. For tests of programs that use sockets.
     pub fn loopback_only(mut self) -> StackBuilder {
         self.loopback_only = true;
         self
     }
 
-    /// Adds further queues to the last device, each a device of its own, as
-    /// [`tun::open_queues`](device::tun::open_queues) opens them. They are dealt out to the threads
-    /// that [`queues`](Self::queues) asks for. A capture has a file for each, whose name ends in
-    /// `.1` and so on.
+    /// Adds further queues to the last device, each a separate device, as
+    /// [`tun::open_queues`](device::tun::open_queues) opens them. They are distributed to the
+    /// threads that [`queues`](Self::queues) asks for. A capture has a file for each, whose name
+    /// ends in `.1` and so on.
     pub fn more_queues(self, queues: impl IntoIterator<Item = Device>) -> StackBuilder {
         self.interface("more_queues", |interface| interface.more_queues.extend(queues))
     }
@@ -193,8 +193,8 @@ impl StackBuilder {
     }
 
     /// Gives the routes over the last device these attributes, as `ip route` takes them on Linux.
-    /// They replace all that was said of these routes before, [`quickack`](Self::quickack) as well.
-    /// A route of its own has others ([`Stack::add_route_with`](crate::Stack::add_route_with)).
+    /// They replace all earlier attributes of these routes, also [`quickack`](Self::quickack). A
+    /// separate route may have others ([`Stack::add_route_with`](crate::Stack::add_route_with)).
     /// [`build`](Self::build) fails, and names the attribute, if one is out of its range.
     ///
     /// ```
@@ -238,10 +238,10 @@ impl StackBuilder {
         self
     }
 
-    /// Takes packets to any address, not only to those of its own: a listener may be bound to any,
-    /// and a connection be opened from any. [`TcpListener::bind_any`](crate::TcpListener::bind_any)
-    /// includes it. Where no route leads, packets leave by the first device, which needs no address
-    /// then. What nobody wants is answered from where it was for.
+    /// Accepts packets to any address, not only to its own: a listener may be bound to any, and a
+    /// connection opened from any. [`TcpListener::bind_any`](crate::TcpListener::bind_any) includes
+    /// it. Where no route leads, packets leave by the first device, which needs no address then.
+    /// Packets that no socket accepts are answered (RST, ICMP) from their own destination address.
     pub fn any_address(mut self) -> StackBuilder {
         self.any_address = true;
         self
@@ -283,8 +283,8 @@ impl StackBuilder {
     }
 
     /// Gives the stack another clock than that of the process, as one that tests can stop. A stack
-    /// with threads of its own needs one that runs. Stacks that a link in memory joins need the
-    /// same clock, since packets take their times along.
+    /// with threads needs one that runs. Stacks that a link in memory joins need the same clock,
+    /// since packets take their times along.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> StackBuilder {
         self.clock = Some(clock);
         self
@@ -432,7 +432,7 @@ impl StackBuilder {
     }
 }
 
-/// Bytes of memory of this machine, if the system tells.
+/// Bytes of memory of this machine, if the system reports them.
 fn physical_memory() -> Option<u64> {
     total_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }

@@ -6,10 +6,10 @@
 //!
 //! # A machine that was suspended
 //!
-//! The clock is the one of [`std::time::Instant`]: on Linux `CLOCK_MONOTONIC`, which stands still
-//! while the machine is suspended. So no timer of ours comes closer meanwhile, and a connection
-//! survives if its peer has kept it. The peer's timers go on: it may have given the connection up,
-//! which our next segment finds out.
+//! The clock is the one of [`std::time::Instant`]: on Linux `CLOCK_MONOTONIC`, which does not
+//! advance while the machine is suspended. So our timers do not expire meanwhile, and a connection
+//! survives if its peer has kept it. The peer's timers continue; if it has given up, it resets our
+//! next segment.
 //!
 //! The clock goes on while the process is stopped (SIGSTOP, a debugger). A [`Clock`] of the
 //! application may also count the time of a suspended machine (`CLOCK_BOOTTIME`). Timers are

@@ -1,14 +1,14 @@
-//! Listeners that ask before they answer, on an address of ours or on any.
+//! Listeners that ask the application before they answer a SYN, on a local address or on any.
 //!
-//! A proxy must know whether it can reach where a connection wants to go before it lets it open;
-//! otherwise every connect seems to succeed. A [`GatedListener`] hands out what wants to connect as
-//! an [`Incoming`] while the SYN is not answered yet. The program dials, and then
-//! [accepts](Incoming::accept), [rejects](Incoming::reject) or [ignores](Incoming::ignore) it.
-//! Dropping it rejects it with a reset.
+//! A proxy should reach the destination of a connection before it opens the connection; otherwise
+//! every connect seems to succeed. A [`GatedListener`] returns each attempt as an [`Incoming`]
+//! before the SYN is answered. The program dials, and then [accepts](Incoming::accept),
+//! [rejects](Incoming::reject) or [ignores](Incoming::ignore) it. Dropping it rejects it with a
+//! reset.
 //!
-//! Whatever waits here waits with a waker of [`std::task`]: the futures need no runtime, and each
-//! has a `wait` that blocks the thread instead. Dropping a future leaves nothing behind. With the
-//! feature `tokio`, the types of the same names in `plimsoll::net` give streams of its API.
+//! All waiting uses wakers of [`std::task`]: the futures need no runtime, and each has a `wait`
+//! that blocks the thread instead. Dropping a future cancels it. With the feature `tokio`, the
+//! types of the same names in `plimsoll::net` give streams of its API.
 //!
 //! ```
 //! use plimsoll::gate::{GateConfig, GatedListener, Reject};
@@ -60,8 +60,8 @@ use crate::resolve::ToSocketAddrs;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
-/// A listener that asks before it answers. Clones are handles of the same listener; dropping the
-/// last ends it, and what waits at it hears nothing.
+/// A listener that asks the application before it answers a SYN. Clones are handles of the same
+/// listener. Dropping the last handle ends it, and waiting attempts get no answer.
 #[derive(Clone)]
 pub struct GatedListener {
     shared: Arc<Shared>,
@@ -83,7 +83,7 @@ impl GatedListener {
     /// then on, packets to any address are for the stack, as long as it lives.
     ///
     /// # Errors
-    /// `AddrInUse` if there is such a listener; `InvalidInput` if the gate lets nobody through, and
+    /// `AddrInUse` if there is such a listener; `InvalidInput` if the gate admits no connection;
     /// the text names the field.
     pub fn bind_any(stack: &Stack, gate: GateConfig) -> io::Result<GatedListener> {
         GatedListener::on(stack, ListenOn::Everything, Options::default(), gate)
@@ -290,8 +290,8 @@ impl Incoming {
         self.inner().destination()
     }
 
-    /// What the SYN asked for. With [`GateConfig::verify_source`] all is at its default, since
-    /// nobody has kept the SYN.
+    /// What the SYN asked for. With [`GateConfig::verify_source`] all fields have their defaults,
+    /// since the SYN was not kept.
     pub fn options(&self) -> SynOptions {
         self.inner().options()
     }
@@ -323,14 +323,14 @@ impl Incoming {
         Accepting { opened: Some(opened), stack: self.stack.clone() }
     }
 
-    /// Refuses the attempt, and tells the peer how.
+    /// Refuses the attempt, and answers the peer as `how` says.
     pub fn reject(mut self, how: Reject) {
         if let Some(inner) = self.inner.take() {
             inner.reject(self.stack.now(), how);
         }
     }
 
-    /// Forgets the attempt. The peer hears nothing; if it sends its SYN again, that is a new one.
+    /// Forgets the attempt. The peer gets no answer; a retransmitted SYN is a new attempt.
     pub fn ignore(mut self) {
         if let Some(inner) = self.inner.take() {
             inner.ignore(self.stack.now());

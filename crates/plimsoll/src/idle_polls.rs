@@ -25,7 +25,7 @@ const PATIENCE: u32 = 1024;
 /// sleeps follow without a poll before them. Whether all that is a gain depends on the work:
 /// measure it.
 ///
-/// Each loop needs one of its own, asked by the thread that polls and sleeps.
+/// Each loop needs its own, used by the thread that polls and sleeps.
 ///
 /// ```
 /// use plimsoll::{IdlePolls, ReadyQueue, Stack, device};

@@ -56,8 +56,8 @@ impl TcpListener {
     /// Listens on `address`; port 0 lets the stack choose.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody listens there, `AddrNotAvailable` if the stack does not have the
-    /// address.
+    /// `AddrInUse` if another socket listens there, `AddrNotAvailable` if the stack does not have
+    /// the address.
     pub fn bind(stack: &Stack, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let mut last = io::Error::new(ErrorKind::InvalidInput, "no address to listen on");
         for address in stack.lookup_host(address)? {
@@ -110,10 +110,10 @@ impl TcpListener {
         Ok(TcpListener::of(stack, listener, options))
     }
 
-    /// Listens for connections to any address, of ours or not, and to every port that no other
-    /// listener has. The local address of a stream is what its peer wanted. From then on, packets
-    /// to any address are for the stack, as long as it lives; where no route leads, answers leave
-    /// by the first device. To ask before a connection opens, use
+    /// Listens for connections to any address, local or not, and to every port that no other
+    /// listener has. The local address of a stream is the one that its peer connected to. From then
+    /// on, packets to any address are for the stack, as long as it lives; where no route leads,
+    /// answers leave by the first device. To ask before a connection opens, use
     /// [`GatedListener`](crate::gate::GatedListener).
     ///
     /// ```
@@ -159,7 +159,7 @@ impl TcpListener {
     }
 
     /// Listens where `on` says, as `config` says. With [`ListenConfig::reuse_port`] several
-    /// listeners have one address and port, each with an accept queue of its own:
+    /// listeners have one address and port, each with its own accept queue:
     ///
     /// ```
     /// use plimsoll::{ListenConfig, ListenOn, TcpListener};
@@ -223,13 +223,13 @@ impl TcpListener {
         self.shared.listener.budget_use()
     }
 
-    /// What a peer hears for whose SYN a budget of this listener or of the stack leaves no place;
-    /// nothing unless set.
+    /// Sets the answer to a SYN that exceeds a budget of this listener or of the stack. The default
+    /// is no answer.
     pub fn set_refusal(&self, refusal: Refusal) {
         self.shared.listener.set_refusal(refusal);
     }
 
-    /// What a peer hears that is refused for a budget.
+    /// The answer to a SYN that exceeds a budget.
     pub fn refusal(&self) -> Refusal {
         self.shared.listener.refusal()
     }
@@ -350,8 +350,8 @@ impl TcpListener {
 
     /// How long a connection of which one side has closed may stay while no data moves in either
     /// direction, for connections to come; then it is reset (`plimsoll.HalfCloseTimeouts`), and
-    /// calls fail with `TimedOut`. Without a limit, which is the default, it stays for as long as
-    /// somebody has its stream, also if the peer has vanished.
+    /// calls fail with `TimedOut`. Without a limit, which is the default, it exists as long as its
+    /// stream does, also if the peer has vanished.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -397,7 +397,7 @@ impl TcpListener {
     }
 
     /// Whether a connection waits to be accepted. If none does, `waker` is woken when to ask again.
-    /// Only the waker of the latest call is kept; who shares a listener uses
+    /// Only the waker of the latest call is kept. Tasks that share a listener use
     /// [`acceptable`](Self::acceptable).
     pub fn poll_acceptable(&self, waker: &Waker) -> bool {
         self.shared.listener.poll_acceptable(waker).is_ready()

@@ -147,7 +147,7 @@ impl TcpStream {
     /// A read that finds nothing polls the devices itself for this long before it sleeps
     /// (SO_BUSY_POLL); zero is not at all, `None` follows `net.core.busy_read`. It saves the time
     /// of being woken and costs a CPU while it lasts: counters `plimsoll.BusyPolls`,
-    /// `plimsoll.BusyPollHits` and `plimsoll.BusyPollMicros` tell how much. One thread at a time
+    /// `plimsoll.BusyPollHits` and `plimsoll.BusyPollMicros` show how much. One thread at a time
     /// spins on one stack, and one that finds nothing spins for less the next time. For all clones.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl TcpStream {
     }
 
     /// The most memory that the queues of this connection may bind, in bytes; `None` if it has no
-    /// budget of its own.
+    /// separate budget.
     pub fn memory_budget(&self) -> Option<usize> {
         self.socket().options().memory_budget
     }
@@ -326,8 +326,8 @@ impl TcpStream {
         Ok(self.options().window_clamp)
     }
 
-    /// Whether packets may be fragmented, and whether what routers tell of the path's MTU is heeded
-    /// (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
+    /// Whether packets may be fragmented, and whether the stack believes routers about the path's
+    /// MTU (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
     ///
     /// # Errors
     /// None; the result is there because every setter has one.
@@ -335,8 +335,8 @@ impl TcpStream {
         self.set_option(SetOption::PathMtuDiscovery(discovery))
     }
 
-    /// Whether packets may be fragmented, and whether what routers tell of the path's MTU is
-    /// heeded.
+    /// Whether packets may be fragmented, and whether the stack believes routers about the path's
+    /// MTU.
     ///
     /// # Errors
     /// None; the result is there because every getter has one.
@@ -391,7 +391,7 @@ pub(crate) fn ttl_of(ttl: u32) -> io::Result<u8> {
     })
 }
 
-/// A hop limit as getsockopt tells it: 0 is as the stack's setting says.
+/// A hop limit as getsockopt returns it: 0 means the stack's setting.
 pub(crate) fn told_ttl(ttl: u8, stack: &Stack) -> u32 {
     const DEFAULT: u32 = 64;
     if ttl > 0 {

@@ -1,11 +1,11 @@
 //! Reading, writing, connecting and accepting in futures, under any runtime.
 //!
-//! The calls look as those of the traits of tokio and futures-io, and what implements these traits
-//! stands on them. None blocks, whether the socket is non-blocking or not. A call that is pending
-//! keeps one waker for its direction, that of the latest call: reading, peeking and accepting share
-//! one, writing and connecting the other. So one task reads and one writes. Any number of tasks
-//! wait with a [`Registration`] each, or with the futures of this module,
-//! which take out what they have registered when they are dropped.
+//! The calls look like those of the traits of tokio and futures-io, and our implementations of
+//! these traits use them. None blocks, whether the socket is non-blocking or not. A call that is
+//! pending keeps one waker for its direction, that of the latest call: reading, peeking and
+//! accepting share one, writing and connecting the other. So one task reads and one writes. Any
+//! number of tasks wait with a [`Registration`] each, or with the futures of this module, which
+//! take out what they have registered when they are dropped.
 
 use std::fmt;
 use std::future::Future;
@@ -132,7 +132,7 @@ impl TcpStream {
     /// Whether a read would not block.
     ///
     /// # Errors
-    /// None; a read tells them.
+    /// None; a read returns them.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.poll_readable(cx.waker()) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
@@ -140,7 +140,7 @@ impl TcpStream {
     /// Whether a write would not block.
     ///
     /// # Errors
-    /// None; a write tells them.
+    /// None; a write returns them.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.poll_writable(cx.waker()) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
@@ -189,8 +189,8 @@ impl Future for Accept<'_> {
 
 impl Connector {
     /// Connects; a future for any runtime. Its timers are unknown here: the
-    /// [timeout](Self::timeout) does not count, and who wants one puts the runtime's around the
-    /// future. If it is dropped before it is ready, the attempt ends.
+    /// [timeout](Self::timeout) does not apply; wrap the future in the runtime's timeout if you
+    /// need one. If it is dropped before it is ready, the attempt ends.
     ///
     /// ```
     /// # fn example(stack: &plimsoll::Stack) {

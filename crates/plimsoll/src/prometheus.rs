@@ -1,7 +1,7 @@
 //! Figures of stacks for [Prometheus](https://prometheus.io), in the OpenMetrics text format.
 //!
-//! [`StackCollector`] is registered in a registry of the crate [`prometheus_client`] beside the
-//! program's own metrics, and asks the stack whenever the registry is encoded; [`page`] does both
+//! [`StackCollector`] is registered in a registry of the crate [`prometheus_client`] next to the
+//! program's own metrics, and reads the stack whenever the registry is encoded; [`page`] does both
 //! for a program that has no other metrics. Nothing is counted for it in between.
 //!
 //! # Names
@@ -73,9 +73,9 @@ pub fn page(stack: &Stack) -> String {
     page
 }
 
-/// Tells a registry of [`prometheus_client`] the figures of a stack. It does not keep the stack
-/// alive; once the stack's last handle and socket are gone, it tells nothing. Of several stacks in
-/// one registry each needs a label:
+/// Reports the figures of a stack to a registry of [`prometheus_client`]. It does not keep the
+/// stack alive; once the stack's last handle and socket are dropped, it reports nothing. Of several
+/// stacks in one registry each needs a label:
 ///
 /// ```
 /// use plimsoll::prometheus::StackCollector;

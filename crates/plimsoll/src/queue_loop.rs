@@ -69,9 +69,8 @@ impl QueueLoop {
     ///
     /// Together with [`Steering::Processor`](crate::device::tun::Steering), which has the kernel
     /// hand packets to the queue of the processor that sends them, the loop, the connection and the
-    /// thread of the host that talks to it meet on one processor, and nobody is woken on another.
-    /// If the thread may use no such processor, it stays on one that no queue has, or else on one
-    /// in turn.
+    /// host's thread run on one processor, and no thread is woken on another. If the thread may use
+    /// no such processor, it stays on one that no queue has, or else on one in turn.
     ///
     /// # Errors
     /// If the system refuses; [`Unsupported`](std::io::ErrorKind::Unsupported) where it is not

@@ -15,7 +15,8 @@
 //!
 //! quinn gets what it wants of a socket: ECN both ways, up to 64 datagrams of any length in one
 //! send, trains of datagrams in one read, the address that a datagram was sent to, and packets that
-//! nobody fragments. Datagrams that cannot leave are lost; `plimsoll.UdpSendsLost` counts them.
+//! no host fragments them. Datagrams that cannot leave are lost; `plimsoll.UdpSendsLost` counts
+//! them.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -102,7 +103,7 @@ struct QuicSocket {
     /// For an endpoint that runs on tokio.
     watching: Option<Watching>,
     /// quinn maps an IPv4 peer of a socket of IPv6 into IPv6 (RFC 4291, 2.5.5.2) before it sends,
-    /// and knows it again only if what arrives from it says the same.
+    /// and recognizes it only if arriving packets carry the same.
     maps: bool,
 }
 
@@ -229,7 +230,7 @@ impl fmt::Debug for QuicSocket {
     }
 }
 
-/// Waits for a socket beside others.
+/// Waits for a socket next to other tasks.
 struct Poller {
     socket: Arc<QuicSocket>,
     key: WaitKey,

@@ -13,7 +13,7 @@ impl TcpStream {
     ///
     /// Over a link in memory these are the very buffers that the peer has written. What the reader
     /// holds does not count for the receive buffer any more, but keeps whole buffers of the stack
-    /// alive; who keeps a few bytes for long should copy them. An urgent byte ends a read, as ever.
+    /// alive; copy a few bytes that you keep for long. An urgent byte ends a read, as ever.
     ///
     /// ```
     /// # use std::io::Write;

@@ -13,10 +13,10 @@ use crate::udp::UdpSocket;
 use crate::udp_flows::UdpListener;
 use crate::unhandled::UnhandledPackets;
 
-/// The place of one who waits among those who wait for a socket. Any number may wait, each with a
-/// `Registration` of its own; dropping it takes its waker out. It is a future as well, which ends
-/// when the socket is ready. A call on the socket may find it not ready all the same, because
-/// another was faster: then the same registration is asked again.
+/// A task's place among the tasks that wait for a socket. Any number may wait, each with its own
+/// `Registration`; dropping it removes its waker. It is also a future, which ends when the socket
+/// is ready. A call on the socket may still find it not ready, because another task was faster.
+/// Then poll the same registration again.
 ///
 /// ```
 /// use std::task::{Poll, Waker};
@@ -115,17 +115,17 @@ impl fmt::Debug for Registration<'_> {
 }
 
 impl TcpStream {
-    /// Waits, beside any number of others, until a read would not block.
+    /// Waits, next to any number of other tasks, until a read would not block.
     pub fn readable(&self) -> Registration<'_> {
         Registration::new(Source::Stream(self, Interest::Read))
     }
 
-    /// Waits, beside any number of others, until a write would not block.
+    /// Waits, next to any number of other tasks, until a write would not block.
     pub fn writable(&self) -> Registration<'_> {
         Registration::new(Source::Stream(self, Interest::Write))
     }
 
-    /// Waits, beside any number of others, for an error, urgent data or the end.
+    /// Waits, next to any number of other tasks, for an error, urgent data or the end.
     #[cfg(feature = "tokio")]
     pub(crate) fn exceptional(&self) -> Registration<'_> {
         Registration::new(Source::Exceptional(self))
@@ -133,33 +133,33 @@ impl TcpStream {
 }
 
 impl TcpListener {
-    /// Waits, beside any number of others, until a connection waits to be accepted.
+    /// Waits, next to any number of other tasks, until a connection waits to be accepted.
     pub fn acceptable(&self) -> Registration<'_> {
         Registration::new(Source::Listener(self))
     }
 }
 
 impl UdpSocket {
-    /// Waits, beside any number of others, until a read would not block.
+    /// Waits, next to any number of other tasks, until a read would not block.
     pub fn readable(&self) -> Registration<'_> {
         Registration::new(Source::Datagrams(self, Interest::Read))
     }
 
-    /// Waits, beside any number of others, until a send would not block.
+    /// Waits, next to any number of other tasks, until a send would not block.
     pub fn writable(&self) -> Registration<'_> {
         Registration::new(Source::Datagrams(self, Interest::Write))
     }
 }
 
 impl UdpListener {
-    /// Waits, beside any number of others, until a flow waits to be accepted.
+    /// Waits, next to any number of other tasks, until a flow waits to be accepted.
     pub fn acceptable(&self) -> Registration<'_> {
         Registration::new(Source::Flows(self))
     }
 }
 
 impl UnhandledPackets {
-    /// Waits, beside any number of others, until a packet waits to be received.
+    /// Waits, next to any number of other tasks, until a packet waits to be received.
     pub fn readable(&self) -> Registration<'_> {
         Registration::new(Source::Unhandled(self))
     }

@@ -1,4 +1,4 @@
-//! From names to addresses: [`ToSocketAddrs`], and who looks names up ([`Resolve`]).
+//! From names to addresses: [`ToSocketAddrs`], and resolvers ([`Resolve`]).
 
 use std::fmt;
 use std::future::Future;
@@ -64,9 +64,9 @@ pub trait Resolve: fmt::Debug + Send + Sync {
     }
 }
 
-/// What sockets connect to and listen on: an address, several, or a name and a port. It stands for
-/// the traits of std and tokio of that name, and is there for their types; theirs look names up
-/// themselves, and would not ask [`Resolve`].
+/// Addresses that sockets connect to and listen on: one, several, or a name and a port. It replaces
+/// the traits of std and tokio of the same name, and is implemented for the same types. Their
+/// traits resolve names themselves, without [`Resolve`].
 ///
 /// It is sealed: only this crate implements it. For another type that implements std's trait, pass
 /// the addresses that `to_socket_addrs` gives.
@@ -169,8 +169,8 @@ impl Stack {
         self.inner().resolver()
     }
 
-    /// The addresses that `address` stands for. Asks the resolver if it is a name, and blocks until
-    /// that answers. `net::lookup_host` does not block.
+    /// Resolves `address`. For a name this calls the resolver, and blocks until it answers.
+    /// `net::lookup_host` does not block.
     ///
     /// ```
     /// # let stack = plimsoll::Stack::builder().loopback_only().build()?;

@@ -1,4 +1,4 @@
-//! Ways to write beside `std::io::Write`: flags, shared buffers, files.
+//! Ways to write other than `std::io::Write`: flags, shared buffers, files.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
@@ -87,10 +87,10 @@ impl TcpStream {
     ///
     /// A buffer is a [`Slice`]: of memory of the stack that the application fills
     /// ([`Stack::buffer`]), or of any value that it has ([`Slice::from_owner`]). It is free when
-    /// its last slice is dropped, so a value of one's own learns of it in its `Drop`. Who prefers
-    /// to be told when the peer has acknowledged it sets [`SetOption::ZeroCopy`](crate::SetOption)
-    /// and [`WriteFlags::zerocopy`] and takes reports ([`take_report`](Self::take_report)). Parts
-    /// of less than half a segment are copied: a reference to them would cost more.
+    /// its last slice is dropped, so your own type is notified by its `Drop`. To be notified when
+    /// the peer has acknowledged it, set [`SetOption::ZeroCopy`](crate::SetOption) and
+    /// [`WriteFlags::zerocopy`] and take reports ([`take_report`](Self::take_report)). Parts of
+    /// less than half a segment are copied: a reference to them would cost more.
     ///
     /// ```
     /// # use std::io::Read;

@@ -19,8 +19,8 @@ impl Stack {
     /// come to its end, but no longer than `grace`. Connections in TIME-WAIT count as closed;
     /// streams that are open are not waited for. Returns whether all have ended.
     ///
-    /// It blocks. Without a thread it polls the stack itself, also beside the loops that run it. It
-    /// must not be called by a waker.
+    /// It blocks. Without a thread it polls the stack itself, also while other loops run it. A
+    /// waker must not call it.
     pub fn drain(&self, grace: Duration) -> bool {
         if self.has_threads() {
             self.park_until_quiet(grace);

@@ -21,7 +21,7 @@ const PROBE: u64 = 32;
 /// A sleep that ends within this many times the time was not long: spinning was almost of use.
 const SHORT: u32 = 2;
 
-/// What one socket knows about spinning.
+/// One socket's history of spinning.
 #[derive(Debug)]
 pub(crate) struct Spinning {
     /// Nanoseconds; [`FOLLOW`] follows the stack's setting.
@@ -100,7 +100,7 @@ impl Spinning {
     }
 
     /// Polls the devices of `stack` until `socket` is readable, or for long enough, or until
-    /// `limit`. After having slept, one who has missed calls [`slept`](Self::slept).
+    /// `limit`. A caller that missed and then slept calls [`slept`](Self::slept).
     pub(crate) fn spin(
         &self,
         stack: &crate::stack::Stack,

@@ -1,9 +1,9 @@
 //! The handle of a running stack, and the threads that run it.
 //!
-//! A softirq thread holds the stack but no handle of it, so that handles can run out. It has the
-//! waiter's role of its queue for as long as it lives, so nobody else waits there. Nobody waits for
-//! the thread when the last handle is dropped: that may happen anywhere, on a thread of an executor
-//! or in a waker that the thread itself has woken.
+//! A softirq thread holds the stack but no handle of it, so that the last handle can be dropped. It
+//! has the waiter's role of its queue for its whole life, so no other thread waits there. Dropping
+//! the last handle does not wait for the thread: that may happen on a thread of an executor, or in
+//! a waker that the thread itself has woken.
 
 use std::fmt;
 use std::io;
@@ -108,8 +108,8 @@ pub struct Polled {
     pub worked: bool,
     /// When the next timer is due.
     pub next: Option<Instant>,
-    /// Why the stack has come to its end, if it has: a device has gone, or a thread has panicked
-    /// that ran the stack. Every socket has been told, and polling again is of no use.
+    /// Why the stack has come to its end, if it has: a device has failed, or a thread that ran the
+    /// stack has panicked. Every socket was notified, and polling again has no effect.
     pub ended: Option<StackError>,
 }
 
@@ -189,9 +189,9 @@ impl Stack {
         Polled::of(self.core().poll_with(self.now(), BUDGET, &mut turn))
     }
 
-    /// Sleeps until a device of any queue is readable, somebody [kicks](Self::kick), or `until`
-    /// comes. Returns at once if `ready` says so when asked after the stack has published that it
-    /// sleeps: that is the place to look at a [`ReadyQueue`](crate::ReadyQueue).
+    /// Sleeps until a device of any queue is readable, a thread [kicks](Self::kick) it, or `until`
+    /// is reached. After the stack has published that it sleeps it calls `ready`, and returns at
+    /// once if that is true: this is the place to check a [`ReadyQueue`](crate::ReadyQueue).
     ///
     /// One thread at a time waits for a stack. Another could take a wake-up away that the first
     /// needs.
@@ -206,8 +206,8 @@ impl Stack {
     /// ```
     ///
     /// # Errors
-    /// If another thread waits already, or the stack has threads or a [`QueueLoop`] of its own; if
-    /// the system refuses to wait.
+    /// If another thread waits already, or the stack has threads or a [`QueueLoop`]; if the system
+    /// refuses to wait.
     pub fn wait(&self, until: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), StackError> {
         turns::end();
         self.core().wait_unless(self.now(), until, ready)
@@ -255,8 +255,8 @@ impl Stack {
     }
 
     /// All figures of the stack as they are now: counters, connections by state, memory, queues and
-    /// interfaces. It costs the same with ten connections and with a million, and nobody who works
-    /// on packets waits for it longer than it takes to copy the figures of one interface or one
+    /// interfaces. It costs the same with ten connections and with a million. It delays packet
+    /// processing only for the time that it takes to copy the figures of one interface or one
     /// listener.
     ///
     /// ```
@@ -549,7 +549,7 @@ impl Stack {
         self.shared.inner.now()
     }
 
-    /// Whether threads of its own run it.
+    /// Whether its own threads run it.
     pub(crate) fn has_threads(&self) -> bool {
         self.shared.has_threads
     }

@@ -49,7 +49,7 @@ impl WeakStream {
         self.0.upgrade().map(|shared| TcpStream { shared })
     }
 
-    /// Whether somebody has the stream.
+    /// Whether a stream handle exists.
     pub(crate) fn is_open(&self) -> bool {
         self.0.strong_count() > 0
     }
@@ -70,9 +70,9 @@ struct Shared {
     /// SO_LINGER in nanoseconds; with 0 the last close resets the connection. [`NO_LINGER`] is off.
     linger: AtomicU64,
     /// The number of an error that came in the middle of a call that succeeded in part; 0 is none.
-    /// The socket tells an error once, so it is kept here for the next call.
+    /// The socket reports an error once, so it is kept here for the next call.
     deferred: AtomicI32,
-    /// A cork is in, or the last write said that more follows: what [`Write::flush`] lets go.
+    /// A cork is set, or the last write announced more data. [`Write::flush`] releases the data.
     held: AtomicBool,
     spinning: Spinning,
 }
@@ -193,8 +193,8 @@ impl Connector {
         Ok((self.begun(socket), taken))
     }
 
-    /// Sends the SYN and returns at once. The stream is non-blocking;
-    /// [`TcpStream::poll_connected`] tells when it is established.
+    /// Sends the SYN and returns at once. The stream is non-blocking; [`TcpStream::poll_connected`]
+    /// is ready when it is established.
     ///
     /// # Errors
     /// If there is no route, no address or no free port to connect from.
@@ -231,7 +231,7 @@ impl TcpStream {
         }
     }
 
-    /// Connects to `address`. If it stands for several addresses they are tried in order. A name
+    /// Connects to `address`. If it resolves to several addresses, they are tried in order. A name
     /// is looked up as [`Stack::lookup_host`] does.
     ///
     /// # Errors
@@ -332,7 +332,7 @@ impl TcpStream {
             .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no urgent data"))
     }
 
-    /// The error that ended the connection, if nobody was told yet (SO_ERROR).
+    /// The error that ended the connection, if no call has returned it yet (SO_ERROR).
     ///
     /// # Errors
     /// None; the result is there because std's method has it.
@@ -439,7 +439,7 @@ impl TcpStream {
         self.socket().decisions()
     }
 
-    /// What the connection knows about itself: Linux's TCP_INFO.
+    /// The connection's state in figures: Linux's TCP_INFO.
     pub fn info(&self) -> Info {
         self.socket().info(self.now())
     }
@@ -576,7 +576,7 @@ impl TcpStream {
         }
     }
 
-    /// What a read tells its caller, also in place of the end an error that waits to be told.
+    /// The result of a read: also, instead of the end, an error that no call has returned yet.
     pub(crate) fn told_of_read(&self, read: Result<usize, SocketError>) -> io::Result<usize> {
         match read {
             Err(SocketError::WouldBlock) => Err(would_block()),

@@ -19,9 +19,9 @@ use crate::stack::Stack;
 /// A UDP socket of a [`Stack`]. It behaves as [`std::net::UdpSocket`]; a clone refers to the same
 /// socket.
 ///
-/// Beside std's calls there are [`send_msg`](Self::send_msg) and [`recv_msg`](Self::recv_msg), with
-/// what the IP header says (ECN, TTL, the address of ours), and calls for several datagrams at
-/// once.
+/// In addition to std's calls there are [`send_msg`](Self::send_msg) and
+/// [`recv_msg`](Self::recv_msg), with what the IP header says (ECN, TTL, the local address), and
+/// calls for several datagrams at once.
 ///
 /// A send that finds the send queue or the queue of the interface full waits, or returns
 /// `WouldBlock` on a non-blocking socket: nothing is dropped on the way out. What arrives while the
@@ -60,8 +60,8 @@ impl Drop for Shared {
 }
 
 impl UdpSocket {
-    /// Binds a socket to `address`; port 0 lets the stack choose. If it stands for several
-    /// addresses, the first is taken that can be. `[::]` takes IPv4 as well.
+    /// Binds a socket to `address`; port 0 lets the stack choose. If it resolves to several
+    /// addresses, the first that can be bound is used. `[::]` takes IPv4 as well.
     ///
     /// # Errors
     /// `AddrInUse` if another socket has it, `AddrNotAvailable` if it is not the stack's.
@@ -82,7 +82,7 @@ impl UdpSocket {
 
     /// As [`bind`](Self::bind), but others may be bound to the same address and port by this call
     /// as well (SO_REUSEPORT). A keyed hash of addresses and ports chooses one of them for each
-    /// peer; what is sent to a group or is a broadcast goes to all. With port 0 a group of its own
+    /// peer; multicast and broadcast datagrams go to all. With port 0 a new group of sockets
     /// begins.
     ///
     /// ```
@@ -100,9 +100,9 @@ impl UdpSocket {
         bind_first(stack, address, |address| stack.core().bind_udp_shared(address))
     }
 
-    /// Takes what is for any address, of ours or not, and for any port that no other socket has:
-    /// one socket for all senders and destinations, which keeps nothing of either. What is for a
-    /// group or a broadcast address arrives as well. It sends from whatever address and port
+    /// Receives datagrams for any address, local or not, and for any port that no other socket has.
+    /// It is one socket for all senders and destinations, and keeps no state of either. Multicast
+    /// and broadcast datagrams arrive as well. It sends from whatever address and port
     /// [`UdpTransmit`] says. From then on, packets to any address are for the stack, as long as it
     /// lives. [`UdpListener`](crate::UdpListener) has a socket for each sender and destination.
     ///
@@ -269,7 +269,7 @@ impl UdpSocket {
         })
     }
 
-    /// Reads the next datagram and tells who sent it. What does not fit `buf` is lost.
+    /// Reads the next datagram and returns its sender. Bytes that do not fit `buf` are lost.
     ///
     /// # Errors
     /// What an ICMP error said, once, if the socket is connected. `TimedOut` if it is a flow that
@@ -357,8 +357,8 @@ impl UdpSocket {
     }
 
     /// Connects it: from now on it gets datagrams of `address` only, and [`send`](Self::send) goes
-    /// there. Nothing is sent by it. If `address` stands for several, the first is taken that a
-    /// route leads to.
+    /// there. Nothing is sent by it. If `address` resolves to several, the first one with a route
+    /// is used.
     ///
     /// # Errors
     /// If no route leads there.
@@ -446,7 +446,7 @@ impl UdpSocket {
         Ok(self.socket().take_error().map(io::Error::from))
     }
 
-    /// As [`recv_msg`](Self::recv_msg), in a future of one's own. Only the last waker that reads is
+    /// As [`recv_msg`](Self::recv_msg), for your own futures. Only the last waker that reads is
     /// kept; any number wait with [`readable`](Self::readable).
     pub fn poll_recv_msg(
         &self,
@@ -456,7 +456,7 @@ impl UdpSocket {
         self.polled(cx, Interest::Read, || self.try_recv_msg(buf))
     }
 
-    /// As [`recv_train`](Self::recv_train), in a future of one's own.
+    /// As [`recv_train`](Self::recv_train), for your own futures.
     pub fn poll_recv_train(
         &self,
         cx: &mut Context<'_>,
@@ -465,7 +465,7 @@ impl UdpSocket {
         self.polled(cx, Interest::Read, || self.try_recv_train(buf))
     }
 
-    /// As [`peek_from`](Self::peek_from), in a future of one's own.
+    /// As [`peek_from`](Self::peek_from), for your own futures.
     pub fn poll_peek_msg(
         &self,
         cx: &mut Context<'_>,
@@ -474,7 +474,7 @@ impl UdpSocket {
         self.polled(cx, Interest::Read, || self.try_peek_msg(buf))
     }
 
-    /// As [`send_msg`](Self::send_msg), in a future of one's own. Only the last waker that sends is
+    /// As [`send_msg`](Self::send_msg), for your own futures. Only the last waker that sends is
     /// kept; any number wait with [`writable`](Self::writable).
     pub fn poll_send_msg(
         &self,

@@ -15,9 +15,9 @@ use crate::park;
 use crate::stack::Stack;
 use crate::udp::UdpSocket;
 
-/// Takes datagrams to any address, and hands out each new pair of sender and destination as a
-/// [`UdpSocket`] of its own, a *flow*, whose local address is where the datagrams were sent to. It
-/// is what a VPN or a proxy puts in the place of a listener.
+/// Accepts datagrams to any address, and returns each new pair of sender and destination as a
+/// [`UdpSocket`], a *flow*. The flow's local address is the datagrams' destination. A VPN or a
+/// proxy uses it like a listener.
 ///
 /// A flow ends when nothing has gone either way for its idle timeout, sooner as long as nothing was
 /// sent back and after the answer of a DNS lookup; its calls then fail with `TimedOut`. How many
@@ -48,10 +48,10 @@ pub struct UdpListener {
 }
 
 impl UdpListener {
-    /// Takes what is for any address, of ours or not, and for any port that no other socket has.
-    /// What is for a group or a broadcast address makes flows as well; their answers come from an
-    /// address of the stack, or fail with `NetworkUnreachable` if it has none. From then on,
-    /// packets to any address are for the stack, as long as it lives.
+    /// Accepts datagrams for any address, local or not, and for any port that no other socket has.
+    /// Multicast and broadcast datagrams create flows as well; their answers come from an address
+    /// of the stack, or fail with `NetworkUnreachable` if it has none. From then on, packets to any
+    /// address are for the stack, as long as it lives.
     ///
     /// # Errors
     /// `AddrInUse` if there is such a listener.

@@ -128,8 +128,8 @@ impl UdpSocket {
         Ok(u32::from(self.options().multicast_ttl))
     }
 
-    /// Joins a group on all interfaces. `interface` must be unspecified or an address of ours.
-    /// Nobody else is told: see [`plimsoll_stack::UdpSocket::join_group`].
+    /// Joins a group on all interfaces. `interface` must be unspecified or one of the stack's
+    /// addresses. No router is notified: see [`plimsoll_stack::UdpSocket::join_group`].
     ///
     /// # Errors
     /// `InvalidInput` if it is no group, `AddrInUse` if the socket is in it, `AddrNotAvailable` if
@@ -191,8 +191,8 @@ impl UdpSocket {
         self.options().path_mtu_discovery
     }
 
-    /// Sets the bytes that what was not read may cost (SO_RCVBUF): at most `net.core.rmem_max`.
-    /// Each datagram costs 128 bytes beside its own. Linux's option doubles what it is given, and
+    /// Sets how many bytes unread datagrams may cost (SO_RCVBUF): at most `net.core.rmem_max`. Each
+    /// datagram costs 128 bytes in addition to its own. Linux doubles the value of this option, and
     /// counts about twice as much.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Packets that nobody wants: [`Stack::on_unhandled`], [`UnhandledPackets`]; and packets that the
-//! program has made itself: [`Stack::send_raw`].
+//! Packets that no socket accepts: [`Stack::on_unhandled`], [`UnhandledPackets`]; and the program's
+//! own packets: [`Stack::send_raw`].
 
 use std::fmt;
 use std::future::poll_fn;
@@ -17,10 +17,10 @@ use crate::park;
 use crate::stack::Stack;
 
 impl Stack {
-    /// Calls `handler` for each packet of the kinds in `config` that nobody wants, as long as the
-    /// result lives: packets of protocols that the stack does not have, ICMP that no socket has a
-    /// use for, and, if `config` asks for them, pings to other addresses than ours, datagrams to
-    /// ports without a socket, and what is no IP.
+    /// Calls `handler` for each packet of the kinds in `config` that no socket accepts, as long as
+    /// the result exists: packets of protocols that the stack does not have, ICMP that no socket
+    /// uses, and, if `config` asks for them, pings to addresses that are not the stack's, datagrams
+    /// to ports without a socket, and what is no IP.
     ///
     /// The thread that polls calls it when a poll has come to its end, and goes on when it returns,
     /// so it must not block; the stack holds no lock meanwhile. That may be a thread that reads a
@@ -117,8 +117,8 @@ impl Stack {
     }
 }
 
-/// Receives the packets that nobody wants; see [`Stack::on_unhandled`] for which these are. They
-/// wait in a queue that is bounded by [`UnhandledConfig::rcvbuf`]; one more is dropped
+/// Receives the packets that no socket accepts; see [`Stack::on_unhandled`] for which these are.
+/// They wait in a queue that is bounded by [`UnhandledConfig::rcvbuf`]; one more is dropped
 /// (`plimsoll.UnhandledDropped`). What is in the queue gets no answer from the stack, unless
 /// [`refuse`](Self::refuse) says so. Dropping this ends it.
 ///
@@ -225,7 +225,7 @@ impl UnhandledPackets {
         }
     }
 
-    /// Does with a packet what the stack does when nobody receives: see [`Disposition::Default`].
+    /// Handles a packet as the stack does without a receiver: see [`Disposition::Default`].
     pub fn refuse(&self, packet: &Unhandled) {
         self.stack.core().refuse_unhandled(self.stack.now(), packet);
     }

@@ -11,7 +11,7 @@ impl axum::serve::Listener for TcpListener {
     type Addr = SocketAddr;
 
     /// Accepting fails only when the stack has come to its end; then this is never ready, because
-    /// the trait knows no error. [`Stack::error`](crate::Stack::error) tells it.
+    /// the trait has no error. [`Stack::error`](crate::Stack::error) returns it.
     async fn accept(&mut self) -> (TcpStream, SocketAddr) {
         match TcpListener::accept(self).await {
             Ok(accepted) => accepted,

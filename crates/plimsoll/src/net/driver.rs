@@ -4,11 +4,11 @@
 //!
 //! The driver does what a softirq thread does: it polls, and sleeps when there is nothing to do. It
 //! is woken by its waker in place of an eventfd, so that a socket call on the same runtime costs no
-//! system call and no switch to another thread. The runtime tells it when a device is readable.
+//! system call and no switch to another thread. The runtime notifies it when a device is readable.
 //!
-//! No wake-up is lost: what the runtime has told so far is forgotten before the devices are looked
-//! at, and the waker is known before the driver announces that it sleeps and looks at all work once
-//! more.
+//! No wake-up is lost: the driver discards the runtime's earlier notifications before it polls the
+//! devices. It registers the waker before it announces that it sleeps, and checks for work once
+//! more after that.
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +29,8 @@ const BUDGET: usize = 64;
 /// Runs a stack as a task of tokio, on one thread or on several.
 ///
 /// It is ready when the last handle of the stack is gone, or when the stack has come to its end.
-/// While nobody polls it, nothing is sent or received; who blocks the runtime blocks the stack.
+/// While it is not polled, the stack sends and receives nothing. A task that blocks the runtime
+/// blocks the stack.
 ///
 /// ```
 /// use plimsoll::net::{self, Driver, TcpListener, TcpStream};
@@ -76,7 +77,7 @@ impl Driver {
     /// A driver for `stack`, which was built without a thread. It runs all of its queues.
     ///
     /// # Errors
-    /// If the stack has threads, a driver or a loop of its own.
+    /// If the stack already has threads, a driver or a loop.
     pub fn new(stack: &Stack) -> Result<Driver, StackError> {
         let core = stack.core();
         let waiters =

@@ -155,12 +155,12 @@ impl Incoming {
         self.inner.accept().await.map(TcpStream::from)
     }
 
-    /// Refuses the attempt, and tells the peer how.
+    /// Refuses the attempt, and answers the peer as `how` says.
     pub fn reject(self, how: Reject) {
         self.inner.reject(how);
     }
 
-    /// Forgets the attempt, as [`gate::Incoming::ignore`]. The peer hears nothing.
+    /// Forgets the attempt, as [`gate::Incoming::ignore`]. The peer gets no answer.
     pub fn ignore(self) {
         self.inner.ignore();
     }

@@ -31,8 +31,8 @@ impl TcpListener {
         &self.inner
     }
 
-    /// Listens on `addr`; port 0 takes a free one. If it stands for several addresses, the first is
-    /// taken that can be.
+    /// Listens on `addr`; port 0 takes a free one. If it resolves to several addresses, the first
+    /// that can be bound is used.
     ///
     /// # Errors
     /// As [`std::net::TcpListener::bind`], and as [`current`](crate::net::current).

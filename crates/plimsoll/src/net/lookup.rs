@@ -7,7 +7,7 @@ use super::ambient;
 use crate::resolve::{self, ToSocketAddrs};
 use crate::stack::Stack;
 
-/// The addresses that `host` stands for, as `tokio::net::lookup_host`, by the resolver of the
+/// Resolves `host` to addresses, as `tokio::net::lookup_host` does, with the resolver of the
 /// [current](super::current) stack.
 ///
 /// # Errors

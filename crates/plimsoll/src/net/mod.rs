@@ -1,20 +1,19 @@
-//! TCP and UDP sockets with the API of `tokio::net`, on a stack that is found rather than passed.
+//! TCP and UDP sockets with the API of `tokio::net`, on a stack that is found instead of passed.
 //!
 //! A program on tokio runs on Plimsoll when its `use tokio::net::..` becomes `use
-//! plimsoll::net::..`: the types have the methods of their namesakes, with the same meaning. What
-//! is missing has to do with descriptors, of which there are none, and with devices of the host.
+//! plimsoll::net::..`: the types have the methods of their namesakes, with the same meaning. Calls
+//! about file descriptors and about the host's devices are missing.
 //!
 //! # Which stack
 //!
-//! [`TcpStream::connect`], [`TcpListener::bind`], [`TcpSocket::new_v4`] and their neighbours take
-//! the first of
+//! [`TcpStream::connect`], [`TcpListener::bind`], [`TcpSocket::new_v4`] and similar calls use the
+//! first of
 //!
 //! 1. the stack of the task, if it runs in a [`scope`] (or was [spawned](spawn) by one that does),
 //! 2. the stack of the thread, while the guard of [`enter`] lives,
 //! 3. the default of the process, as [`set_default`] has set it.
 //!
-//! Without one they fail, with an error that says so. Methods whose names end in `_on` take a
-//! stack.
+//! Without a stack they fail. Methods whose names end in `_on` take a stack as an argument.
 //!
 //! ```
 //! use plimsoll::net::{self, TcpListener, TcpStream};
@@ -37,29 +36,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Loopback addresses are inside of the stack: nobody but its own sockets is there. Names are
-//! looked up by the resolver of the stack ([`Resolve`](crate::Resolve)), or by the host if it has
-//! none.
+//! Loopback addresses are inside the stack: only its own sockets can be reached there. Names are
+//! resolved by the stack's resolver ([`Resolve`](crate::Resolve)), or by the host if it has none.
 //!
 //! # Who runs the stack
 //!
-//! Its own threads do, unless it was built
-//! [without](crate::StackBuilder::build_without_thread): then a [`Driver`] does, which is a task of
-//! the runtime that the sockets are used on.
+//! The stack's own threads run it. A stack that was built
+//! [without](crate::StackBuilder::build_without_thread) them needs a [`Driver`], which is a task of
+//! the runtime.
 //!
 //! # Cancellation
 //!
-//! A future that is dropped leaves nothing behind: what it has registered is taken out, a
-//! connection that was not accepted yet stays in the queue, an attempt to connect ends. Data is
-//! taken out of the stream only by a read that is ready. The traits of tokio (`poll_read` and its
-//! neighbours) cannot see that their caller gives up: a socket keeps the last waker for each
-//! direction.
+//! Dropping a future cancels it completely: its waker is removed, a connection that was not
+//! accepted stays in the queue, and an attempt to connect ends. Only a read that is ready takes
+//! data out of the stream. tokio's traits (`poll_read` and similar) do not report cancellation: a
+//! socket keeps the last waker for each direction.
 //!
 //! # Readiness
 //!
 //! As with tokio, a socket counts as readable from its acceptance, and after a read that found
-//! something, until a read finds nothing; writable likewise. So [`TcpStream::readable`] may say
-//! more than a read finds, never less.
+//! something, until a read finds nothing; the same holds for writing. So [`TcpStream::readable`]
+//! may end although a read finds nothing. It never waits while there is data.
 
 mod ambient;
 #[cfg(feature = "axum")]

@@ -41,7 +41,7 @@ const LEAST_RECV_BUFFER: usize = 2304;
 /// ```
 pub struct TcpSocket {
     stack: Stack,
-    /// The address of the family that stands for all.
+    /// The family's unspecified address.
     any: IpAddr,
     set: Mutex<Set>,
 }
@@ -127,7 +127,7 @@ impl TcpSocket {
     }
 
     /// Lets other listeners have the same address and port, if they were set so as well
-    /// (SO_REUSEPORT). Each has an accept queue of its own, and a hash deals connections out; see
+    /// (SO_REUSEPORT). Each has its own accept queue, and a hash distributes connections; see
     /// [`ListenConfig::reuse_port`](crate::ListenConfig::reuse_port).
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl TcpSocket {
         Ok(self.buffer_size(set, LEAST_RECV_BUFFER, "net.ipv4.tcp_rmem"))
     }
 
-    /// A size as getsockopt tells it: twice what was `set`, or the second value of `setting`.
+    /// A size as getsockopt returns it: twice what was `set`, or the second value of `setting`.
     fn buffer_size(&self, set: Option<usize>, least: usize, setting: &str) -> u32 {
         let default = || {
             let text = self.stack.sysctl(setting).unwrap_or_default();

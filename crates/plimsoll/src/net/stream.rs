@@ -89,7 +89,7 @@ impl TcpStream {
         &self.inner
     }
 
-    /// Connects to `addr`. If it stands for several addresses they are tried in order.
+    /// Connects to `addr`. If it resolves to several addresses, they are tried in order.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::connect`], and as [`current`](crate::net::current).
@@ -147,7 +147,7 @@ impl TcpStream {
         self.inner.peer_addr()
     }
 
-    /// The error that ended the connection, if nobody was told yet (SO_ERROR).
+    /// The error that ended the connection, if no call has returned it yet (SO_ERROR).
     ///
     /// # Errors
     /// None; the result is there because tokio's method has it.
@@ -186,7 +186,7 @@ impl TcpStream {
     /// number may wait.
     ///
     /// # Errors
-    /// None; what is wrong is told by the call that follows.
+    /// None; the next call returns the socket's error.
     pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         let ready = self.ready_now(interest);
         if !ready.is_empty() {

@@ -45,8 +45,8 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds a socket to `addr`; port 0 takes a free one. If it stands for several addresses, the
-    /// first is taken that can be.
+    /// Binds a socket to `addr`; port 0 takes a free one. If it resolves to several addresses, the
+    /// first that can be bound is used.
     ///
     /// # Errors
     /// As [`std::net::UdpSocket::bind`], and as [`current`](crate::net::current).
@@ -108,8 +108,8 @@ impl UdpSocket {
         self.inner.peer_addr()
     }
 
-    /// Connects it: from now on it gets datagrams of `addr` only. If that stands for several
-    /// addresses, the first is taken that a route leads to.
+    /// Connects it: from now on it gets datagrams of `addr` only. If that resolves to several
+    /// addresses, the first one with a route is used.
     ///
     /// # Errors
     /// If no route leads there.
@@ -128,7 +128,7 @@ impl UdpSocket {
     /// number may wait.
     ///
     /// # Errors
-    /// None; what is wrong is told by the call that follows.
+    /// None; the next call returns the socket's error.
     pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         let exceptional = interest.is_error() || platform::wants_priority(interest);
         let reads = (interest.is_readable() || exceptional).then(|| self.inner.readable());

@@ -12,12 +12,13 @@ use tokio::io::unix::AsyncFd;
 
 use super::Watch;
 
-/// Has the runtime tell when one of several devices is ready.
+/// Has the runtime notify when one of several devices is ready.
 #[derive(Default)]
 pub(crate) struct DeviceWatcher(Vec<Source>);
 
 impl DeviceWatcher {
-    /// Tries whether the runtime of the caller watches descriptors, with one that nobody needs.
+    /// Tries whether the runtime of the caller watches descriptors, with a descriptor made for the
+    /// test.
     ///
     /// # Errors
     /// If the system refuses, or the runtime is at its end.
@@ -29,7 +30,7 @@ impl DeviceWatcher {
         watched(end, Interest::READABLE).map(drop).map_err(io::Error::other)
     }
 
-    /// Forgets what the runtime has told so far.
+    /// Discards the runtime's notifications so far.
     pub(crate) fn forget(&mut self, cx: &mut Context<'_>) -> Result<(), StackError> {
         for source in &mut self.0 {
             forget_readiness(&mut source.fd, cx)?;

@@ -6,11 +6,11 @@ use tokio::io::{Interest, Ready};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) const PRIORITY: Ready = Ready::PRIORITY;
 
-/// Urgent data has come: there is no word for it here, and who waits must be told something.
+/// Urgent data has arrived. This system has no word for it, and waiting tasks must be notified.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) const PRIORITY: Ready = Ready::ERROR;
 
-/// Whether somebody waits for urgent data.
+/// Whether `interest` includes urgent data.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn wants_priority(interest: Interest) -> bool {
     interest.is_priority()

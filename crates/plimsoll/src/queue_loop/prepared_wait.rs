@@ -13,14 +13,13 @@ use super::QueueLoop;
 use crate::turns;
 
 impl QueueLoop {
-    /// For a program that sleeps in an `epoll_wait` or a `poll` of its own: says that this loop is
-    /// about to sleep, and then looks at all work once more. `None` means that there is work, or
-    /// that `ready` said so, which is asked after the announcement: poll again. Otherwise the
-    /// program watches what the [`PreparedWait`] tells, until the time that it tells, and drops it
-    /// when it has woken, whatever woke it.
+    /// For a program that sleeps in its own `epoll_wait` or `poll`: announces that this loop is
+    /// about to sleep, then calls `ready` and checks for work once more. `None` means that there is
+    /// work: poll again. Otherwise the program watches the descriptors of the [`PreparedWait`]
+    /// until its deadline, and drops it when it wakes for any reason.
     ///
-    /// Nothing is missed: what comes after the announcement makes one of the descriptors ready, and
-    /// what came before it is found. Only on Unix. A panic of `ready` harms nobody but the caller.
+    /// No event is missed: events after the announcement make a descriptor ready, and the check
+    /// finds earlier ones. Only on Unix. A panic of `ready` only affects the caller.
     ///
     /// ```
     /// use plimsoll::{ReadyQueue, Stack, device};
@@ -66,8 +65,8 @@ impl QueueLoop {
     }
 }
 
-/// A loop that has said that it sleeps; see [`QueueLoop::prepare_wait`]. When this is dropped the
-/// loop is awake again. While it lives nobody polls the loop.
+/// A loop that has announced that it sleeps; see [`QueueLoop::prepare_wait`]. Dropping this ends
+/// the sleep. While it exists, no thread polls the loop.
 #[must_use = "dropping it says that the loop is awake"]
 pub struct PreparedWait<'a> {
     queue: &'a mut QueueLoop,
@@ -87,8 +86,9 @@ impl PreparedWait<'_> {
     }
 
     /// What to watch meanwhile: something by which the loop is kicked, and the devices that have
-    /// descriptors. They are seldom others than at the wait before; a program that has registered
-    /// those compares. Watch them level-triggered, or register them anew before each wait.
+    /// descriptors. They seldom differ from those of the previous wait; a program that has
+    /// registered those compares. Watch them level-triggered, or register them again before each
+    /// wait.
     pub fn watches(&self) -> impl Iterator<Item = Watch> + '_ {
         let waiter = &self.queue.waiter;
         let kick = Watch { what: Watched::Kick(waiter.watched_kick()), wants_write: false };
