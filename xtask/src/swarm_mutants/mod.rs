@@ -39,7 +39,7 @@ const RUNS: u64 = 2000;
 /// Where the scripts go that show a mutant.
 const SCRIPTS: &str = "tests/drill/swarm";
 /// The page with the table, and the lines around it there.
-const PAGE: &str = "docs/simulator.md";
+const PAGE: &str = "docs/results/swarm-mutants.md";
 const BEGIN: &str = "<!-- swarm-mutants: begin -->\n";
 const END: &str = "<!-- swarm-mutants: end -->\n";
 

@@ -104,7 +104,7 @@ mod tests {
         other.no_script = Some("another definition".to_owned());
         assert_eq!(results.get(&other), None);
 
-        files.insert("docs/simulator.md".to_owned(), b"words".to_vec());
+        files.insert("docs/results/swarm-mutants.md".to_owned(), b"words".to_vec());
         let documented = Results::new(folder.path(), &files).unwrap();
         assert_eq!(documented.get(&mutants[0]), Some(row));
         for name in ["crates/tcp/src/lib.rs", "xtask/src/swarm_mutants/hunt.rs"] {
