@@ -1,7 +1,7 @@
 //! Plimsoll against the host kernel, in network namespaces of its own.
 //!
 //! `plimsoll-interop [FILTER...]` runs the tests, `plimsoll-interop bench kernel` the comparison
-//! of `docs/performance.md`, `plimsoll-interop h2` a server of HTTP/2 under h2spec. The other
+//! of `docs/results/kernel.md`, `plimsoll-interop h2` a server of HTTP/2 under h2spec. The other
 //! commands are parts of these: `one` runs one test, `peer` is a program on the kernel's sockets,
 //! `client` one on Plimsoll's, and `link` a path between two TUN devices.
 

@@ -60,13 +60,11 @@ commands:
                                   --kept runs nothing; --write puts table and scripts into the tree
                                   if no row is missing; then run drill --update
   docs                            write the pages of docs/ that are made from the code
-  figures lab [--kernel] [--quick]
-                                  take docs/lab.json again, and write the pages that show it;
-                                  with --quick only try that, and leave docs as it is
-  figures bench [TABLE]... [--quick]
-                                  the same with docs/bench.json; some tables need root
-  figures bench TABLE --from FILE...
-                                  a table from what its bench has written before, if it takes long
+  figures bench [NAME]...         measure the published tables again, or some, and write the pages
+                                  that show them; as root
+  figures lab [OPTION]...         the same with the lab's tables, by `plimsoll lab OPTION...`
+  figures bench NAME --from FILE..., figures lab --from FILE
+                                  the tables of documents that --json has written
   bench kernel [--quick] [--json FILE]
                                   compare with the host kernel's TCP; needs root
   bench peers [--quick] [--with STACK]... [--only WORK]... [--json FILE]

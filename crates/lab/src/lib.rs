@@ -21,8 +21,6 @@ pub mod figures;
 pub mod hand_over;
 pub mod host;
 pub mod kernel;
-pub mod pages;
-pub mod peers;
 pub mod progress;
 pub mod report;
 pub mod requester;

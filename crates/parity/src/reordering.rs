@@ -1,7 +1,7 @@
 //! What pure reordering costs, here and on the kernel.
 //!
 //! No segment is lost, and one in twenty comes late, so whatever is sent again is sent without
-//! need, and each reduction should be taken back. `docs/congestion.md` has what this prints.
+//! need, and each reduction should be taken back.
 
 use std::fmt::Write as _;
 

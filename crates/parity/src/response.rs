@@ -1,7 +1,7 @@
 //! The window under periodic losses (RFC 8312, section 5.1), here and on the kernel.
 //!
 //! Of so many segments one is lost, once. That is the model behind the RFC's tables, which give the
-//! average window that follows. `docs/congestion.md` has what this prints.
+//! average window that follows.
 
 use std::fmt::Write as _;
 

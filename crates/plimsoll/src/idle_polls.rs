@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The most polls that find nothing before a sleep. More made no difference
-/// (`docs/performance.md`).
+/// The most polls that find nothing before a sleep. More made no difference when measured.
 const MOST: u32 = 64;
 /// One in so many sleeps comes after as many polls as are allowed, whatever came of those before.
 const PROBE: u32 = 64;

@@ -13,7 +13,7 @@ macro_rules! sizes {
     ($($name:ident),+ $(,)?) => { [$((stringify!($name), size_of::<$name>())),+] };
 }
 
-/// In the order of the table in docs/performance.md.
+/// Types with their sizes, whole before parts.
 static SIZES: [(&str, usize); 10] = sizes![
     Connection, SendSide, RecvSide, Recovery, Controller, Scoreboard, TimerTable, SentRange,
     Segment, Transmit,

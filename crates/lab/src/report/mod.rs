@@ -22,8 +22,6 @@ mod style;
 mod summary;
 mod values;
 
-use serde_json::Value;
-
 use crate::experiment::Report;
 
 /// The page.
@@ -33,12 +31,7 @@ pub fn html(reports: &[Report]) -> String {
 
 /// How many times better every mechanism makes things, published and measured: an SVG file.
 pub fn svg(reports: &[Report]) -> String {
-    svg_of(&crate::document(reports))
-}
-
-/// The same of a document that [`crate::json`] made.
-pub fn svg_of(document: &Value) -> String {
-    chart::standalone(document)
+    chart::standalone(&crate::document(reports))
 }
 
 #[cfg(test)]

@@ -185,8 +185,8 @@ fn the_average_window_is_that_of_the_tables_of_rfc_8312() {
     let table = rows.join("\n");
     std::println!("{table}");
     assert!(wrong.is_empty(), "{wrong:#?}");
-    let page = include_str!("../../../../docs/congestion.md");
-    assert!(page.contains(&table), "docs/congestion.md has other figures:\n{table}");
+    let page = include_str!("../../../../docs/results/loss-response.md");
+    assert!(page.contains(&table), "docs/results/loss-response.md differs:\n{table}");
 }
 
 /// One segment in twenty is late by a part of the round trip, and none is lost. What is then sent

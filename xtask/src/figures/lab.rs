@@ -1,0 +1,235 @@
+//! The tables of the lab: from the report that `plimsoll lab --json` writes, without its samples.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::template::fill;
+use super::{Table, Tables};
+use crate::steps;
+
+/// The experiments, and what their mechanisms are called.
+const MECHANISMS: [(&str, &str); 5] = [
+    ("tso-split", "tails leave with their packet"),
+    ("autocork", "automatic corking"),
+    ("tso-trim", "trimming tails"),
+    ("pure-ack", "pure ACKs wake nobody"),
+    ("ack-defer", "one ACK for a batch"),
+];
+
+/// Runs the lab. Returns its report.
+pub(super) fn measure(root: &Path, options: &[&str]) -> Result<PathBuf> {
+    let report = steps::cargo_target(root).join("figures-lab.json");
+    let mut command = Command::new("cargo");
+    command.args(["run", "--release", "-p", "plimsoll-cli", "--", "lab", "--json"]).arg(&report);
+    let status = command.args(options).current_dir(root).status().context("starting cargo")?;
+    ensure!(status.success(), "the lab failed");
+    Ok(report)
+}
+
+/// All tables of a report.
+pub(super) fn tables(document: &Value) -> Result<Tables> {
+    let reports = document.as_array().context("the report of the lab is an array")?;
+    let named = |name: &str| reports.iter().find(|report| report["experiment"] == name);
+    let all: Option<Vec<&Value>> = MECHANISMS.iter().map(|(name, _)| named(name)).collect();
+    let all = all.context("the report lacks an experiment: run all of them")?;
+    let run = &all[0]["run"];
+    let has_kernel = all.iter().any(|report| !report["kernel"].is_null());
+    let start = Table {
+        command: format!("cargo xtask figures lab{}", if has_kernel { " --kernel" } else { "" }),
+        machine: fill("{/cpus} CPUs ({/cpu}), {/system}, {/priority}", run, run),
+        conditions: fill(
+            "Medians of {/pairs} pairs of runs of {/seconds} s, before and after in turn.",
+            run,
+            run,
+        ),
+        ..Table::default()
+    };
+    let mut tables = Tables::new();
+    let mut add = |name: &str, header: &[&str], rows: Vec<Vec<String>>| {
+        let header = header.iter().map(|title| (*title).to_owned()).collect();
+        tables.insert(format!("lab.{name}"), Table { header, rows, ..start.clone() });
+    };
+    add("headlines", &HEADLINES, all.iter().zip(MECHANISMS).map(headline).collect());
+    add("missed", &["mechanism", "missed", "here", "wanted"], missed(&all));
+    add("policies", &POLICIES, policies(all[2]));
+    for (report, (name, _)) in all.iter().zip(MECHANISMS) {
+        add(name, &DETAILS, details(report));
+    }
+    Ok(tables)
+}
+
+const HEADLINES: [&str; 7] =
+    ["mechanism", "figure", "published", "here", "all on", "gain, published", "gain, here"];
+
+/// Published, measured, and whether it is the published gain.
+fn headline((report, (_, mechanism)): (&&Value, (&str, &str))) -> Vec<String> {
+    let headline = &report["headline"];
+    let gain = |ratio: &Value| {
+        let ratio = ratio.as_f64().unwrap_or(f64::NAN);
+        let gain = if headline["lower_is_better"] == true { 1.0 / ratio } else { ratio };
+        format!("{gain:.2}")
+    };
+    let both = |side: &Value| {
+        format!("{} to {}", shown(&side["before"], headline), shown(&side["after"], headline))
+    };
+    let derived = if headline["derived"].is_string() { " (derived)" } else { "" };
+    let short = if headline["reached"] == true { "" } else { ", short" };
+    vec![
+        mechanism.to_owned(),
+        word(&headline["label"]),
+        both(&headline["published"]) + derived,
+        both(&headline["measured"]),
+        shown(&headline["measured"]["best"], headline),
+        gain(&headline["published"]["ratio"]),
+        gain(&headline["ratio"]["median"]) + short,
+    ]
+}
+
+/// What an experiment missed, and what it cannot reproduce.
+fn missed(all: &[&Value]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for (report, (name, _)) in all.iter().zip(MECHANISMS) {
+        let list = |field: &str| report["verdict"][field].as_array().map_or(&[][..], Vec::as_slice);
+        for check in list("checks").iter().filter(|check| check["reached"] != true) {
+            let row = ["what", "measured", "wanted"].map(|field| word(&check[field]));
+            rows.push([&[name.to_owned()], &row[..]].concat());
+        }
+        for what in list("not_reproduced") {
+            rows.push(vec![name.to_owned(), word(what), String::new(), String::new()]);
+        }
+    }
+    rows
+}
+
+const POLICIES: [&str; 3] =
+    ["policy", "bulk, data segments (floor 7246)", "4096 bytes each way, packets per transaction"];
+
+/// What each policy for tails makes of both workloads of `tso-trim`.
+fn policies(report: &Value) -> Vec<Vec<String>> {
+    let row = |(policy, cases, column): (&str, &str, &str)| {
+        let column = &report[column];
+        let value = |name: &str, figure: &str, places: usize| {
+            let case = column["cases"].get(format!("{name}: {cases}")).unwrap_or(column);
+            case[figure].as_f64().map_or_else(|| "-".into(), |value| format!("{value:.places$}"))
+        };
+        let segments = value("bulk", "data_segments", 0);
+        vec![format!("`{policy}`"), segments, value("rr", "packets_per_transaction", 1)]
+    };
+    let all = [
+        ("split", "split -> nagle", "before"),
+        ("empty", "empty -> trim", "before"),
+        ("trim", "empty -> trim", "after"),
+        ("nagle", "split -> nagle", "after"),
+    ];
+    all.map(row).to_vec()
+}
+
+const DETAILS: [&str; 7] =
+    ["case", "figure", "before", "after", "all on", "after / before", "kernel"];
+
+/// Every figure of every case that the lab shows.
+fn details(report: &Value) -> Vec<Vec<String>> {
+    let row = |figure: &Value| {
+        let path = figure["path"].as_str().unwrap_or_default();
+        let case = figure["case"].as_str();
+        let within = |part: &Value| case.map_or(part, |case| &part["cases"][case]).clone();
+        let of = |part: &Value| shown(&at(part, path), figure);
+        let kernel = within(&report["kernel"]);
+        let kernel = match (kernel["before"].is_object(), kernel["after"].is_object()) {
+            (true, _) => format!("{} to {}", of(&kernel["before"]), of(&kernel["after"])),
+            (false, true) => of(&kernel["after"]),
+            (false, false) => String::new(),
+        };
+        let ratio = at(&within(&report["ratio"]), path);
+        let ratio = fill("{/median:2} ({/min:2} to {/max:2})", &ratio, &Value::Null);
+        vec![
+            case.map_or_else(|| word(&report["before"]["case"]), str::to_owned),
+            word(&figure["label"]),
+            of(&within(&report["before"])),
+            of(&within(&report["after"])),
+            of(&within(&report["best"])),
+            if ratio.starts_with('-') { "-".into() } else { ratio },
+            kernel,
+        ]
+    };
+    report["shown"].as_array().map_or(&[][..], Vec::as_slice).iter().map(row).collect()
+}
+
+/// A value as the description of its figure has it.
+fn shown(value: &Value, figure: &Value) -> String {
+    let places = figure["places"].as_u64().unwrap_or(2) as usize;
+    let scale = figure["scale"].as_f64().unwrap_or(1.0);
+    value.as_f64().map_or_else(|| "-".into(), |value| format!("{:.places$}", value / scale))
+}
+
+/// The value at a path with dots. Names of counters have dots themselves.
+fn at(value: &Value, path: &str) -> Value {
+    match (value.get(path), path.split_once('.')) {
+        (Some(found), _) => found.clone(),
+        (None, Some((name, rest))) => at(&value[name], rest),
+        (None, None) => Value::Null,
+    }
+}
+
+fn word(value: &Value) -> String {
+    super::template::text(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tables_of_a_report() {
+        let ratio = json!({ "median": 0.5, "min": 0.4, "max": 0.6 });
+        let report = |name: &str| {
+            json!({
+                "experiment": name,
+                "before": { "case": "c", "p": 4e6, "cases": { "d": { "p": 1e6 } } },
+                "after": { "p": 2e6, "cases": { "d": { "p": 1e6 } } },
+                "best": { "p": 1e6, "cases": {} },
+                "ratio": { "p": ratio, "cases": {} },
+                "shown": [
+                    { "case": null, "label": "l", "path": "p", "places": 1, "scale": 1e6 },
+                    { "case": "d", "label": "l", "path": "p", "places": 1, "scale": 1e6 },
+                ],
+                "headline": {
+                    "label": "l", "lower_is_better": true, "places": 1, "scale": 1e6,
+                    "published": { "before": 3e6, "after": 2e6, "ratio": 0.667 },
+                    "measured": { "before": 4e6, "after": 2e6, "best": 1e6 },
+                    "ratio": ratio, "reached": false, "derived": "y",
+                },
+                "verdict": {
+                    "checks": [{ "what": "w", "wanted": "1", "measured": "2", "reached": false }],
+                    "not_reproduced": ["z"],
+                },
+                "kernel": {
+                    "before": { "p": 6e6 }, "after": { "p": 7e6 },
+                    "cases": { "d": { "before": null, "after": { "p": 8e6 } } },
+                },
+                "run": { "cpus": 2, "cpu": "C", "system": "S", "priority": "nice 0", "pairs": 5,
+                    "seconds": 0.8 },
+            })
+        };
+        let all: Vec<Value> = MECHANISMS.iter().map(|(name, _)| report(name)).collect();
+        let tables = tables(&all.clone().into()).unwrap();
+        let head = &tables["lab.headlines"];
+        assert_eq!(
+            (&*head.command, &*head.machine),
+            ("cargo xtask figures lab --kernel", "2 CPUs (C), S, nice 0")
+        );
+        let want = ["3.0 to 2.0 (derived)", "4.0 to 2.0", "1.0", "1.50", "2.00, short"];
+        assert_eq!(head.rows[0][2..], want);
+        let rows = &tables["lab.autocork"].rows;
+        assert_eq!(rows[0], ["c", "l", "4.0", "2.0", "1.0", "0.50 (0.40 to 0.60)", "6.0 to 7.0"]);
+        assert_eq!(rows[1], ["d", "l", "1.0", "1.0", "-", "-", "8.0"]);
+        let missed = &tables["lab.missed"].rows;
+        assert_eq!(missed[..2], [["tso-split", "w", "2", "1"], ["tso-split", "z", "", ""]]);
+        assert!(super::tables(&all[..4].to_vec().into()).is_err());
+    }
+}
