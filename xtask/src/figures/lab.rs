@@ -36,9 +36,8 @@ pub(super) fn tables(document: &Value) -> Result<Tables> {
     let all: Option<Vec<&Value>> = MECHANISMS.iter().map(|(name, _)| named(name)).collect();
     let all = all.context("the report lacks an experiment: run all of them")?;
     let run = &all[0]["run"];
-    let has_kernel = all.iter().any(|report| !report["kernel"].is_null());
     let start = Table {
-        command: format!("cargo xtask figures lab{}", if has_kernel { " --kernel" } else { "" }),
+        command: command(run["command"].as_str().unwrap_or_default()),
         machine: fill("{/cpus} CPUs ({/cpu}), {/system}, {/priority}", run, run),
         conditions: fill(
             "Medians of {/pairs} pairs of runs of {/seconds} s, before and after in turn.",
@@ -59,6 +58,17 @@ pub(super) fn tables(document: &Value) -> Result<Tables> {
         add(name, &DETAILS, details(report));
     }
     Ok(tables)
+}
+
+/// The command of this program that runs the lab with the same options. The kernel needs root.
+fn command(of_lab: &str) -> String {
+    let (_, options) = of_lab.split_once(" lab").unwrap_or_default();
+    let mut words: Vec<&str> = options.split_whitespace().collect();
+    if let Some(json) = words.iter().position(|word| *word == "--json") {
+        words.drain(json..words.len().min(json + 2));
+    }
+    let sudo = if words.contains(&"--kernel") { "sudo -E " } else { "" };
+    [&[&*format!("{sudo}cargo xtask figures lab")], &words[..]].concat().join(" ")
 }
 
 const HEADLINES: [&str; 7] =
@@ -212,8 +222,10 @@ mod tests {
                     "before": { "p": 6e6 }, "after": { "p": 7e6 },
                     "cases": { "d": { "before": null, "after": { "p": 8e6 } } },
                 },
-                "run": { "cpus": 2, "cpu": "C", "system": "S", "priority": "nice 0", "pairs": 5,
-                    "seconds": 0.8 },
+                "run": {
+                    "command": "plimsoll lab --json x --kernel", "cpus": 2, "cpu": "C",
+                    "system": "S", "priority": "nice 0", "pairs": 5, "seconds": 0.8,
+                },
             })
         };
         let all: Vec<Value> = MECHANISMS.iter().map(|(name, _)| report(name)).collect();
@@ -221,7 +233,7 @@ mod tests {
         let head = &tables["lab.headlines"];
         assert_eq!(
             (&*head.command, &*head.machine),
-            ("cargo xtask figures lab --kernel", "2 CPUs (C), S, nice 0")
+            ("sudo -E cargo xtask figures lab --kernel", "2 CPUs (C), S, nice 0")
         );
         let want = ["3.0 to 2.0 (derived)", "4.0 to 2.0", "1.0", "1.50", "2.00, short"];
         assert_eq!(head.rows[0][2..], want);
