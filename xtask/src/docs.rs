@@ -21,7 +21,7 @@ pub(crate) fn write(root: &Path, words: &[String]) -> Result<()> {
         bail!("usage: cargo xtask docs");
     }
     figures::pages::write(root)?;
-    for (package, test) in [("plimsoll", "reference"), ("plimsoll-cli", "schema")] {
+    for (package, test) in [("plimsoll", "reference::"), ("plimsoll-cli", "schema::")] {
         write_by(root, package, test)?;
     }
     println!("docs/sysctls.md, docs/counters.md and docs/*.schema.json are what the code says");
@@ -30,7 +30,7 @@ pub(crate) fn write(root: &Path, words: &[String]) -> Result<()> {
 
 fn write_by(root: &Path, package: &str, test: &str) -> Result<()> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--quiet", "-p", package, "--test", test]);
+    command.args(["test", "--quiet", "-p", package, "--test", "it", test]);
     let status = command.current_dir(root).env(WRITE, "1").status().context("starting cargo")?;
     if !status.success() {
         bail!("the pages of the test {test} of {package} could not all be written");

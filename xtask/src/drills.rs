@@ -14,8 +14,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::conformance::own::{Drilled, drill};
-use crate::conformance::{Verdicts, build, scripts};
+use crate::conformance::{Verdicts, scripts};
 use crate::packages;
+use crate::session::{Session, build_release, plimsoll_program};
 use crate::tally::Tally;
 
 pub(crate) const FOLDER: &str = "tests/drill";
@@ -30,28 +31,26 @@ const PASSED_HEAD: &str = "\
 # Made by: cargo xtask drill --update
 ";
 
-/// `cargo xtask drill [--update]`: the step alone, or the list anew.
+/// `cargo xtask drill --update`: writes the list of scripts that pass.
 pub(crate) fn command(root: &Path, words: &[String]) -> Result<()> {
     match words {
-        [] => {
-            let mut tally = Tally::new(crate::steps::in_ci());
-            step(root, &mut tally)?;
-            print!("\n{}", tally.report());
-            if tally.failures() > 0 { bail!("not everything passed") } else { Ok(()) }
-        }
         [word] if word == "--update" => update(root),
-        _ => bail!("usage: cargo xtask drill [--update]"),
+        _ => bail!("usage: cargo xtask drill --update; the suite is cargo xtask check drill"),
     }
 }
 
-/// The step of `cargo xtask test`.
-pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
+/// The suite, as root on the kernel too if that is wanted.
+pub(crate) fn step(session: &mut Session, on_kernel: bool) -> Result<()> {
+    if !session.build_tests()? {
+        return Ok(());
+    }
+    let (root, tally) = (&session.root.clone(), &mut session.tally);
     let names = if root.join(FOLDER).is_dir() { scripts(&root.join(FOLDER))? } else { Vec::new() };
     if names.is_empty() {
         tally.skip("drill scripts", "there are none in tests/drill");
         return Ok(());
     }
-    let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let runner = plimsoll_program(root);
     let (first, second) = (timed(root, &runner)?, run(root, &runner, false)?);
     if first.output == second.output {
         tally.pass();
@@ -73,6 +72,9 @@ pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
     }
     for gone in must.iter().filter(|name| !names.contains(name)) {
         tally.fail(&format!("{gone} is in {PASSED} and does not exist any more"));
+    }
+    if !on_kernel {
+        return Ok(());
     }
     match packages::kernel_tests(&["ip", "tc", "sysctl"]) {
         Err(why) => tally.skip("drill scripts on the kernel", &why),
@@ -119,7 +121,7 @@ fn oracle(root: &Path, runner: &Path, names: &[String], tally: &mut Tally) -> Re
 }
 
 fn update(root: &Path) -> Result<()> {
-    let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let runner = build_release(root, &["plimsoll-cli"])?.join("plimsoll");
     let drilled = run(root, &runner, false)?;
     let before = passed(root)?;
     let mut text = PASSED_HEAD.to_string();

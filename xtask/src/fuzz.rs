@@ -11,9 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::session::cargo_target;
 use crate::shell;
-use crate::steps::cargo_target;
 use crate::tally::Tally;
+
+/// How long each target runs.
+const SECONDS: u64 = 300;
 
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
@@ -42,39 +45,8 @@ fn names(manifest: &str) -> Vec<String> {
     found
 }
 
-/// How long each target runs, and from where.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Plan {
-    /// The seeds of the repository and one number for the mutations: the same inputs each time, as
-    /// many of them as the seconds allow. What one change has passed does not fail the next.
-    Same(u32),
-    /// What earlier runs have kept in `fuzz/corpus`, and other mutations each time.
-    Search(u32),
-}
-
-impl Plan {
-    fn seconds(self) -> u32 {
-        match self {
-            Plan::Same(seconds) | Plan::Search(seconds) => seconds,
-        }
-    }
-
-    /// The folder of the inputs that a target keeps, which it makes.
-    fn corpus(self, root: &Path, name: &str) -> Result<PathBuf> {
-        let corpus = match self {
-            Plan::Same(_) => cargo_target(root).join("fuzz/corpus").join(name),
-            Plan::Search(_) => root.join("fuzz/corpus").join(name),
-        };
-        if matches!(self, Plan::Same(_)) && corpus.exists() {
-            fs::remove_dir_all(&corpus).context("emptying the folder of the corpus")?;
-        }
-        fs::create_dir_all(&corpus).context("making the folder of the corpus")?;
-        Ok(corpus)
-    }
-}
-
-/// Builds the targets with the compiler `nightly` and runs each by the plan, two at a time.
-pub(crate) fn run(root: &Path, nightly: &str, plan: Plan, tally: &mut Tally) -> Result<()> {
+/// Builds the targets with the compiler `nightly` and runs each, two at a time.
+pub(crate) fn run(root: &Path, nightly: &str, tally: &mut Tally) -> Result<()> {
     let targets = targets(root);
     let folder = cargo_target(root).join("fuzz");
     let mut build = Command::new("rustup");
@@ -98,14 +70,14 @@ pub(crate) fn run(root: &Path, nightly: &str, plan: Plan, tally: &mut Tally) -> 
         let results: Vec<(String, Result<()>)> = thread::scope(|scope| {
             let threads: Vec<_> = pair
                 .iter()
-                .map(|name| scope.spawn(|| (name.clone(), one(root, &programs, name, plan))))
+                .map(|name| scope.spawn(|| (name.clone(), one(root, &programs, name))))
                 .collect();
             threads.into_iter().map(|t| t.join().expect("a fuzz thread does not panic")).collect()
         });
         for (name, result) in results {
             match result {
                 Ok(()) => {
-                    println!("test fuzz {name} ... ok ({}s)", plan.seconds());
+                    println!("test fuzz {name} ... ok ({SECONDS}s)");
                     tally.pass();
                 }
                 Err(error) => {
@@ -119,25 +91,23 @@ pub(crate) fn run(root: &Path, nightly: &str, plan: Plan, tally: &mut Tally) -> 
 }
 
 /// Runs one target from its seeds. What it finds is kept in `fuzz/artifacts`.
-fn one(root: &Path, programs: &Path, name: &str, plan: Plan) -> Result<()> {
-    let seconds = plan.seconds();
-    let corpus = plan.corpus(root, name)?;
+fn one(root: &Path, programs: &Path, name: &str) -> Result<()> {
+    // What earlier runs have kept.
+    let corpus = root.join("fuzz/corpus").join(name);
+    fs::create_dir_all(&corpus).context("making the folder of the corpus")?;
     let artifacts = root.join("fuzz/artifacts").join(name);
     fs::create_dir_all(&artifacts).context("making the folder of the findings")?;
     let mut command = Command::new(programs.join(name));
     command
-        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_total_time={SECONDS}"))
         .args(["-timeout=10", "-rss_limit_mb=4096", "-print_final_stats=1", "-close_fd_mask=1"])
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg(&corpus);
-    if matches!(plan, Plan::Same(_)) {
-        command.arg("-seed=1");
-    }
     let seeds: PathBuf = root.join("fuzz/seeds").join(name);
     if seeds.is_dir() {
         command.arg(seeds);
     }
-    let limit = Duration::from_secs(u64::from(seconds) + 60);
+    let limit = Duration::from_secs(SECONDS + 60);
     let out = shell::output(&mut command, limit)?
         .with_context(|| format!("{name} still ran {} s after it began", limit.as_secs()))?;
     if out.status.success() {

@@ -19,7 +19,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::steps::{Session, cargo_target};
+use crate::session::{Session, cargo_target};
 use crate::{callgrind, packages, shell};
 
 const USAGE: &str = "usage: cargo xtask instructions [--update --why TEXT] [PATH]...";

@@ -1,4 +1,4 @@
-//! Project automation: `cargo xtask {test,nightly,tidy,docs,figures,bench,drill,conformance}`.
+//! Project automation: `cargo xtask {check,test,nightly,...}`.
 //!
 //! One door for people and robots: the continuous integration runs `cargo xtask test` and nothing
 //! else, and what it runs can be run on any Linux machine. What a machine cannot run is skipped and
@@ -6,6 +6,7 @@
 
 mod bench;
 mod callgrind;
+mod changes;
 mod conformance;
 mod docs;
 mod drills;
@@ -13,7 +14,6 @@ mod figures;
 mod frames;
 mod fuzz;
 mod instructions;
-mod licences;
 mod miri;
 mod modules;
 mod mutants;
@@ -22,8 +22,8 @@ mod packages;
 mod parity;
 mod profile;
 mod publish;
+mod session;
 mod shell;
-mod steps;
 mod suites;
 mod swarm_mutants;
 mod tally;
@@ -32,21 +32,25 @@ mod toolchain;
 mod tree;
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use steps::Session;
-use suites::SUITES;
+use session::Session;
+use suites::{NIGHTLY, TEST};
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
 commands:
-  test [--fuzz] [--skip STEP]...  run every check and test that this machine can run, and name the
-                                  others; as root also those against the host kernel and the fuzz
-                                  targets. Where CI is set, what cannot run fails
-  ci                              another name of `test`
-  nightly [--skip STEP]...        the same in its long forms, which take hours
+  check [--base REV]              what the change touches: lint, tests of the packages that differ
+                                  from REV and of those that depend on them, the drill scripts on
+                                  our stack, 200 seeds of the swarm. REV is the commit at which
+                                  `test` last passed here, or else that of origin
+  check --list | check SUITE...   the suites; or some of them
+  test [--skip SUITE]...          all that finds regressions, in at most 20 minutes; as root also
+                                  against the host kernel. What cannot run is named, and fails where
+                                  CI is set
+  nightly [--skip SUITE]...       packaging, tests of other projects, and searches for new faults
   tidy                            check the habits that a script can check
   modules [--root DIR] [--crate NAME] [--dot | --shape [--at COMMIT]...]
                                   which module uses which, and which go round in a circle; or a
@@ -94,17 +98,7 @@ commands:
   profile ROW... [--seconds S] [--json FILE]
                                   nanoseconds for each packet by layer, of a row of bench kernel, as
                                   root and with perf; or instructions of a hot path; valgrind
-  miri --foreign [--shard K/N] [PACKAGE]...
-                                  the tests of buffers, headers and engine, or the K-th of N parts
-                                  of them, under Miri, as a 32-bit and a big-endian processor run
-                                  them; takes hours
-  interop [FILTER]...             only the tests against the host kernel; needs root
-  outside tokio [FILTER]...       only tokio's own tests of its sockets, on ours
-  outside facades [NAME]...       only what others have published, on the facades of compat/
-  outside quinn [FILTER]...       only quinn's own tests, on our UDP sockets
-  outside h2                      h2spec and h2load on our sockets and on the kernel's; needs root
-  drill [--update]                only the scripts of tests/drill; or write the list of those that
-                                  pass
+  drill --update                  write the list of the scripts in tests/drill that pass
   parity [--patterns N] [--seed S] [--jobs J] [--only ID] [--json FILE]...
   parity --response [--times N]
   parity --reordering [--times N] [--jobs J]
@@ -115,8 +109,7 @@ commands:
                                   docs/results/conformance.md
   drill-original --packetdrill PATH [OPTION...] FILE...
                                   the original tool on this stack
-
-steps: ";
+";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -133,8 +126,12 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
     shell::end_on_signals()?;
     let rest = args.get(1..).unwrap_or(&[]);
     match args.first().map(String::as_str) {
-        Some("test" | "ci") => return suites(rest, false),
-        Some("nightly") => return suites(rest, true),
+        Some("check") => return Ok(exit(changes::check(&root()?, rest)?)),
+        Some("test") => return test(&root()?, rest),
+        Some("nightly") => {
+            let suites = NIGHTLY.iter().map(|nightly| &nightly.suite);
+            return Ok(exit(Session::new(&root()?, skipped(rest)?).run(suites)));
+        }
         Some("tidy") => tidy::run(&root()?),
         Some("modules") => modules::run(&root()?, rest),
         Some("mutants") => mutants::run(&root()?, rest),
@@ -144,31 +141,47 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("instructions") => instructions::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),
         Some("profile") => profile::run(&root()?, rest),
-        Some("miri") => miri::run(&root()?, rest),
-        Some("interop") => steps::interop_only(&root()?, rest),
-        Some("outside") => outside::command(&root()?, rest),
         Some("drill") => drills::command(&root()?, rest),
         Some("parity") => parity::command(&root()?, rest),
         Some("conformance") => conformance::run(&root()?, rest),
         Some("drill-original") => conformance::drill_original(&root()?, rest),
         Some("--help" | "-h") | None => {
-            println!("{}", usage());
+            println!("{USAGE}");
             Ok(())
         }
-        Some(other) => bail!("unknown command `{other}`\n\n{}", usage()),
+        Some(other) => bail!("unknown command `{other}`\n\n{USAGE}"),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs all suites. Nothing is printed behind their report, whose last line is read by programs.
-fn suites(words: &[String], long: bool) -> Result<ExitCode> {
-    let passed = Session::new(root()?, words, long)?.run(&SUITES);
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+fn test(root: &Path, words: &[String]) -> Result<ExitCode> {
+    let passed = Session::new(root, skipped(words)?).run(&TEST);
+    if passed && words.is_empty() {
+        changes::keep_passed(root)?;
+    }
+    Ok(exit(passed))
 }
 
-fn usage() -> String {
-    let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
-    format!("{USAGE}{}", names.join(" "))
+fn exit(passed: bool) -> ExitCode {
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The suites that are left out.
+fn skipped(words: &[String]) -> Result<Vec<String>> {
+    let mut skip = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match (word.as_str(), words.next()) {
+            ("--skip", Some(name)) if suites::all().any(|suite| suite.name == *name) => {
+                skip.push(name.clone());
+            }
+            ("--skip", name) => {
+                bail!("--skip {}: there is no such suite", name.map_or("", String::as_str))
+            }
+            (other, _) => bail!("unknown option {other}"),
+        }
+    }
+    Ok(skip)
 }
 
 /// The root of the repository.

@@ -97,7 +97,7 @@ impl Modules {
 
     /// Those of the crate `name` as a commit has it.
     fn at(root: &Path, commit: &str, name: &str) -> Result<Modules> {
-        let below = crate::steps::cargo_target(root).join("modules");
+        let below = crate::session::cargo_target(root).join("modules");
         let _ = fs::remove_dir_all(&below);
         fs::create_dir_all(&below).with_context(|| format!("making {}", below.display()))?;
         let src = format!("crates/{name}/src");

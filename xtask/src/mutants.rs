@@ -156,7 +156,7 @@ struct Lab {
 impl Lab {
     /// Copies what git knows of the tree, as it is now.
     fn prepare(root: &Path) -> Result<Lab> {
-        let below = crate::steps::cargo_target(root).join("mutants");
+        let below = crate::session::cargo_target(root).join("mutants");
         let lab = Lab { tree: below.join("tree"), target: below.join("target") };
         tree::mirror(&lab.tree, &tree::files(root)?)?;
         Ok(lab)

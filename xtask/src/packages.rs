@@ -60,17 +60,18 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// Whether all was tried: nothing is installed any more, on the time of another suite.
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Installs what is missing for any suite, if this is root and there is apt-get. What cannot be had
-/// is named here; the suites that need it are left out, or have failed where `CI` is set.
-pub(crate) fn prepare(fuzz: bool, long: bool) {
+/// Installs what is missing for the suites of `test`, or for those of `nightly`, if this is root and
+/// there is apt-get. What cannot be had is named here; the suites that need it are left out, or
+/// have failed where `CI` is set.
+pub(crate) fn prepare(nightly: bool) -> Result<()> {
     let mut packages = missing_among(&all_programs());
-    if long {
+    if nightly {
         packages.extend(missing_among(&["go", "h2load"]));
+        packages.extend((!has_cxx()).then_some("g++"));
     }
     packages.extend(WISHED.iter().filter(|(program, _)| !exists(program)).map(|(_, name)| *name));
     packages
         .extend(MODULES.iter().filter(|(module, _)| !has_module(module)).map(|(_, name)| *name));
-    packages.extend((fuzz && !has_cxx()).then_some("g++"));
     packages.extend((!exists(VALGRIND)).then_some(VALGRIND));
     if rustix::process::geteuid().is_root() && !packages.is_empty() {
         let all = install(&packages);
@@ -84,6 +85,7 @@ pub(crate) fn prepare(fuzz: bool, long: bool) {
         }
     }
     PREPARED.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Installs what is missing of the packages that only single tests need, if that is possible; those

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Error, Result, bail};
 
-use crate::conformance::build;
 use crate::packages;
+use crate::session::build_release;
 use crate::shell;
 use crate::tally::Tally;
 
@@ -30,7 +30,7 @@ pub(crate) fn command(root: &Path, words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The part of `cargo xtask test`.
+/// The suite.
 pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
     let what = "decisions beside the kernel's";
     if let Err(why) = packages::kernel_tests(&["ip"]) {
@@ -46,7 +46,8 @@ pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
 }
 
 fn program(root: &Path) -> Result<Command> {
-    let mut program = Command::new(build(root, "plimsoll-parity")?.join("plimsoll-parity"));
+    let mut program =
+        Command::new(build_release(root, &["plimsoll-parity"])?.join("plimsoll-parity"));
     program.current_dir(root);
     Ok(program)
 }

@@ -1,86 +1,505 @@
-//! The suites of `cargo xtask test` and `cargo xtask nightly`, in the order in which they run, each
-//! with its budget.
+//! The suites: `cargo xtask test` runs the first part of the table, `cargo xtask nightly` the
+//! second, and `cargo xtask check NAME` one alone.
 //!
-//! A suite that is over its budget fails by name. A budget is at least twice what the tests take on
+//! A suite that is over its budget fails by name. A budget is at least twice what its tests take on
 //! two processors, so that it ends what hangs and not what is slow. It does not count builds and
-//! fetches. The budgets of `test` add up to less than the ninety minutes that continuous
-//! integration has. `docs/testing.md` holds this table, too, and a test compares the two.
+//! fetches.
+
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
-use crate::steps::Session;
-use crate::{drills, instructions};
+use crate::fuzz;
+use crate::session::{Session, cargo, cargo_target, interop_program, plimsoll_program};
+use crate::{
+    drills, instructions, mutants, outside, packages, parity, publish, shell, swarm_mutants, tidy,
+    toolchain,
+};
+
+/// The workspace of the servers of `bench peers`.
+const PEERS: &str = "bench/peers/Cargo.toml";
+
+/// Its packages that must build: without them there is nothing to compare. Each of the others needs
+/// another stack, and is left out where that does not build.
+const OWN_PEERS: [&str; 8] =
+    ["-p", "peer-common", "-p", "peer-kernel", "-p", "peer-null", "-p", "peer-ours"];
+
+/// Packages that must build without std.
+const NO_STD: [&str; 3] = ["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"];
 
 /// One part of the whole.
+#[derive(Debug)]
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
-    /// The minutes that it may take in `cargo xtask test`.
+    pub(crate) about: &'static str,
+    /// The minutes that it may take, without builds.
     pub(crate) minutes: u64,
-    /// The minutes that its long form may take in `cargo xtask nightly`.
-    pub(crate) long_minutes: u64,
     pub(crate) run: fn(&mut Session) -> Result<()>,
+}
+
+/// A suite of `nightly`, and the paths whose change it is about.
+pub(crate) struct Nightly {
+    pub(crate) suite: Suite,
+    pub(crate) touched_by: &'static [&'static str],
 }
 
 const fn suite(
     name: &'static str,
     minutes: u64,
-    long_minutes: u64,
     run: fn(&mut Session) -> Result<()>,
+    about: &'static str,
 ) -> Suite {
-    Suite { name, minutes, long_minutes, run }
+    Suite { name, about, minutes, run }
 }
 
-/// Quick ones first. Those that build the same things stand together: `rustdoc` finds what `clippy`
-/// has checked, `drill` and `interop` share the release build.
-pub(crate) const SUITES: [Suite; 17] = [
-    suite("prepare", 6, 20, Session::prepare),
-    suite("tidy", 1, 1, Session::tidy),
-    suite("format", 1, 1, Session::format),
-    suite("licences", 3, 20, Session::licences),
-    suite("clippy", 1, 3, Session::clippy),
-    suite("rustdoc", 1, 2, Session::rustdoc),
-    suite("unit", 8, 40, Session::unit),
-    suite("outside", 8, 36, Session::outside),
-    suite("targets", 1, 6, Session::targets),
-    suite("publish", 1, 3, Session::publish),
-    suite("loom", 5, 60, Session::loom),
-    suite("miri", 5, 90, Session::miri),
-    suite("drill", 5, 5, |s| drills::step(&s.root, &mut s.tally)),
-    suite("sim", 4, 160, Session::sim),
-    suite("interop", 11, 35, Session::interop),
-    suite("instructions", 3, 3, instructions::step),
-    suite("fuzz", 9, 125, Session::fuzz),
+const fn nightly(
+    name: &'static str,
+    minutes: u64,
+    run: fn(&mut Session) -> Result<()>,
+    touched_by: &'static [&'static str],
+    about: &'static str,
+) -> Nightly {
+    Nightly { suite: suite(name, minutes, run, about), touched_by }
+}
+
+/// The suites of `test`: what finds regressions. Quick ones come first, and those that build the
+/// same things follow each other.
+pub(crate) const TEST: [Suite; 11] = [
+    suite(
+        "prepare",
+        6,
+        |_| packages::prepare(false),
+        "installs the Debian packages that are missing",
+    ),
+    suite("tidy", 1, Session::tidy, "the habits of CONTRIBUTING.md that a script can check"),
+    suite("format", 1, Session::format, "cargo fmt --check"),
+    suite(
+        "clippy",
+        1,
+        Session::clippy,
+        "clippy on libraries, programs and tests; warnings are errors",
+    ),
+    suite("rustdoc", 1, Session::rustdoc, "documentation, private items too; warnings are errors"),
+    suite(
+        "unit",
+        8,
+        Session::unit,
+        "unit, integration and documentation tests; replay of fuzz corpora",
+    ),
+    suite("loom", 5, |s| s.loom("2"), "models of data that threads share, with two preemptions"),
+    suite(
+        "drill",
+        5,
+        |s| drills::step(s, true),
+        "packetdrill scripts, twice; as root on the host kernel too",
+    ),
+    suite("swarm", 4, |s| s.swarm("2000"), "2,000 simulated networks, and as many small scenarios"),
+    suite("interop", 11, Session::interop, "the host kernel's sockets and programs, in namespaces"),
+    suite("instructions", 3, instructions::step, "instructions of hot paths, by valgrind"),
 ];
+
+/// The suites of `nightly`: packaging, tests of other projects, and searches for new faults.
+pub(crate) const NIGHTLY: [Nightly; 17] = [
+    nightly(
+        "prepare-nightly",
+        20,
+        |_| packages::prepare(true),
+        &[],
+        "installs further Debian packages",
+    ),
+    nightly("licences", 20, Session::licences, &["Cargo.lock", "deny.toml"], "cargo deny"),
+    nightly(
+        "lint-more",
+        3,
+        Session::lint_more,
+        &["bench/", "fuzz/", "crates/plimsoll/examples/", "examples/"],
+        "clippy on examples, fuzz targets and the servers of bench peers, and their tests",
+    ),
+    nightly("publish", 3, Session::publish, &["Cargo.toml"], "a program on the packaged crates"),
+    nightly(
+        "targets",
+        6,
+        Session::targets,
+        &["crates/buf/", "crates/wire/", "crates/tcp/", "crates/stack/", "crates/plimsoll/"],
+        "other systems and processors, no std, each feature alone, the oldest compiler",
+    ),
+    nightly(
+        "tokio",
+        8,
+        |s| s.counted_or_skipped("tokio's tests of its sockets", outside::tokio::prepared),
+        &["crates/plimsoll/src/", "crates/stack/src/"],
+        "tokio's own tests of its sockets, on ours",
+    ),
+    nightly(
+        "facades",
+        20,
+        Session::facades,
+        &["compat/", "crates/plimsoll/src/", "crates/stack/src/"],
+        "tests of published packages, on the crates of compat/",
+    ),
+    nightly(
+        "quinn",
+        8,
+        |s| s.counted_or_skipped("quinn's tests, on our UDP sockets", outside::quinn::prepared),
+        &["crates/plimsoll/src/", "crates/stack/src/stack/udp", "crates/stack/src/udp"],
+        "quinn's own tests, on our UDP sockets",
+    ),
+    nightly(
+        "h2",
+        20,
+        |s| s.counted_or_skipped("HTTP/2 on our sockets and the kernel's", outside::h2::prepared),
+        &["crates/plimsoll/src/net/", "tests/web/"],
+        "h2spec and h2load on our sockets and on the kernel's",
+    ),
+    nightly(
+        "optimised",
+        40,
+        Session::optimised,
+        &["crates/tcp/src/", "crates/stack/src/", "crates/buf/", "crates/wire/"],
+        "unit tests in a release build, 5,000 new cases for each property",
+    ),
+    nightly(
+        "loom-deep",
+        60,
+        |s| s.loom("4"),
+        &["crates/buf/src/", "crates/stack/src/sync/", "crates/plimsoll/src/"],
+        "the loom models with four preemptions",
+    ),
+    nightly(
+        "miri",
+        90,
+        Session::miri,
+        &["crates/buf/", "crates/wire/"],
+        "buffers with 16 seeds; headers and engine as 32-bit and big-endian processors",
+    ),
+    nightly(
+        "fuzz",
+        125,
+        Session::fuzz,
+        &["fuzz/", "crates/wire/", "crates/tcp/", "crates/stack/", "crates/explain/"],
+        "each fuzz target for five minutes, with an address sanitizer",
+    ),
+    nightly(
+        "parity",
+        10,
+        Session::parity,
+        &["crates/tcp/src/send/", "crates/tcp/src/congestion/"],
+        "decisions of loss recovery under generated losses, compared with the kernel's",
+    ),
+    nightly(
+        "swarm-long",
+        60,
+        |s| s.swarm("20000"),
+        &["crates/tcp/src/", "crates/stack/src/", "crates/sim/"],
+        "20,000 simulated networks, and as many small scenarios",
+    ),
+    nightly(
+        "swarm-mutants",
+        160,
+        |s| swarm_mutants::step(&s.root, &mut s.tally),
+        &["tests/mutants.toml", "crates/sim/"],
+        "seeded defects that the swarm must find",
+    ),
+    nightly(
+        "mutants",
+        60,
+        |s| mutants::run(&s.root, &[]).map(|()| s.tally.pass()),
+        &["crates/lab/"],
+        "each mechanism turned off in a copy: the lab's verdict must fall",
+    ),
+];
+
+/// All suites, those of `test` first.
+pub(crate) fn all() -> impl Iterator<Item = &'static Suite> {
+    TEST.iter().chain(NIGHTLY.iter().map(|nightly| &nightly.suite))
+}
+
+impl Session {
+    pub(crate) fn tidy(&mut self) -> Result<()> {
+        tidy::run(&self.root)?;
+        self.tally.pass();
+        Ok(())
+    }
+
+    pub(crate) fn format(&mut self) -> Result<()> {
+        let mut command = cargo(&self.root, &["fmt", "--all", "--", "--check"]);
+        self.pass_or_fail("cargo fmt --check", &mut command)
+    }
+
+    pub(crate) fn clippy(&mut self) -> Result<()> {
+        let words = ["clippy", "--workspace", "--all-features", "--lib", "--bins", "--tests"];
+        let mut command = cargo(&self.root, &words);
+        self.pass_or_fail("cargo clippy", command.args(STRICT))?;
+        // Without its features the library has less to be used by.
+        let mut plain = cargo(&self.root, &["clippy", "-p", "plimsoll", "--lib"]);
+        self.pass_or_fail("cargo clippy of the library without features", plain.args(STRICT))
+    }
+
+    fn rustdoc(&mut self) -> Result<()> {
+        let words = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+        let mut command = cargo(&self.root, &words);
+        command.arg("--all-features");
+        self.pass_or_fail("cargo doc", command.env("RUSTDOCFLAGS", "-D warnings"))
+    }
+
+    /// The tests of all packages; where the machine can run them, also those that need root.
+    fn unit(&mut self) -> Result<()> {
+        if !self.build_tests()? {
+            return Ok(());
+        }
+        let mut command = cargo(&self.root, &TESTS);
+        // The same cases each time: what one change has passed does not fail the next.
+        command.args(["--no-fail-fast"]).args(harness()).env("PROPTEST_RNG_SEED", "1");
+        self.counted("cargo test --workspace", &mut command)?;
+        let mut command = cargo(&self.root, &["test", "--workspace", "--all-features", "--doc"]);
+        self.counted("examples of the documentation", command.args(harness()))
+    }
+
+    /// Builds all that `unit`, `drill`, `swarm` and `interop` run, at once and with one profile.
+    pub(crate) fn build_tests(&mut self) -> Result<bool> {
+        if self.built {
+            return Ok(true);
+        }
+        let words = ["build", "--workspace", "--all-features", "--lib", "--bins", "--tests"];
+        self.built = shell::build(&mut cargo(&self.root, &words))?.success();
+        if !self.built {
+            self.tally.fail("the tests do not build");
+        }
+        Ok(self.built)
+    }
+
+    /// The models of data that threads hand to each other.
+    fn loom(&mut self, preemptions: &str) -> Result<()> {
+        for (package, modules) in loom_models(&self.root) {
+            let mut command = cargo(&self.root, &["test", "--lib", "-p", &package, "--"]);
+            command
+                // Other tests would run outside of a model.
+                .args(&modules)
+                .env("RUSTFLAGS", "--cfg loom")
+                .env("CARGO_TARGET_DIR", cargo_target(&self.root).join("loom"))
+                .env("LOOM_MAX_PREEMPTIONS", preemptions);
+            self.counted(&format!("loom models of {package}"), &mut command)?;
+        }
+        Ok(())
+    }
+
+    /// The swarm of the simulator, in a build in which the engine checks its invariants.
+    pub(crate) fn swarm(&mut self, runs: &str) -> Result<()> {
+        if !self.build_tests()? {
+            return Ok(());
+        }
+        // A few seeds do not reach every rare branch.
+        let networks: &[&str] = if runs == SMALL_SWARM { &[] } else { &["--all-reached"] };
+        for (what, options) in [("networks", networks), ("small scenarios", &["--plain"])] {
+            let mut command = Command::new(plimsoll_program(&self.root));
+            command.args(["sim", "swarm", "--runs", runs]).args(options).current_dir(&self.root);
+            self.pass_or_fail(&format!("the swarm of {what}"), &mut command)?;
+        }
+        Ok(())
+    }
+
+    fn interop(&mut self) -> Result<()> {
+        let what = "tests against the host kernel";
+        if let Err(why) = packages::kernel_tests(&packages::all_programs()) {
+            self.tally.skip(what, &why);
+            return Ok(());
+        }
+        packages::wish();
+        if !self.build_tests()? {
+            return Ok(());
+        }
+        let mut command = Command::new(interop_program(&self.root));
+        self.counted(what, command.current_dir(&self.root))
+    }
+
+    /// Licences, sources, versions and advisories of the dependencies.
+    fn licences(&mut self) -> Result<()> {
+        let program = match toolchain::tool(&self.root, toolchain::CARGO_DENY) {
+            Ok(program) => program,
+            Err(why) => {
+                self.tally.skip("cargo deny", &why);
+                return Ok(());
+            }
+        };
+        let mut command = Command::new(program);
+        self.pass_or_fail("cargo deny", command.arg("check").current_dir(&self.root))
+    }
+
+    fn lint_more(&mut self) -> Result<()> {
+        let words = ["clippy", "--workspace", "--all-features", "--all-targets"];
+        self.pass_or_fail("cargo clippy of examples", cargo(&self.root, &words).args(STRICT))?;
+        let mut format = cargo(&self.root, &["fmt", "--manifest-path", PEERS, "--all"]);
+        self.pass_or_fail("cargo fmt --check of bench/peers", format.args(["--", "--check"]))?;
+        let of_peers = |word: &str| {
+            let mut command = cargo(&self.root, &[word, "--locked", "--manifest-path", PEERS]);
+            command.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("peers"));
+            command.args(OWN_PEERS);
+            command
+        };
+        let (mut clippy, mut tests) = (of_peers("clippy"), of_peers("test"));
+        let clippy = clippy.arg("--all-targets").args(STRICT);
+        self.pass_or_fail("cargo clippy of the servers of bench peers", clippy)?;
+        self.counted("cargo test of the servers of bench peers", &mut tests)?;
+        if !packages::has_cxx() {
+            let why = "there is no C++ compiler, which libFuzzer is built with";
+            self.tally.skip("cargo clippy of the fuzz targets", why);
+            return Ok(());
+        }
+        let words = ["clippy", "--locked", "--all-targets", "--manifest-path", "fuzz/Cargo.toml"];
+        let mut fuzz = cargo(&self.root, &words);
+        fuzz.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("fuzz-clippy"));
+        self.pass_or_fail("cargo clippy of the fuzz targets", fuzz.args(STRICT))
+    }
+
+    /// The published packages, as their users get them.
+    fn publish(&mut self) -> Result<()> {
+        let mut program = publish::prepared(&self.root)?;
+        self.pass_or_fail("a program that depends on the packages", &mut program)
+    }
+
+    /// Targets that the tests do not run on: other operating systems and processors, and none.
+    fn targets(&mut self) -> Result<()> {
+        let packages = publish::published(&self.root)?;
+        let published: Vec<&str> = packages.iter().map(|package| &*package.name).collect();
+        let bare = toolchain::BARE_TARGETS.map(|target| (target, &NO_STD[..], "check"));
+        let foreign = toolchain::FOREIGN_TARGETS.map(|target| (target, &*published, "all"));
+        for (target, packages, kind) in bare.into_iter().chain(foreign) {
+            let name = format!("the published packages for {target}");
+            if let Err(why) = toolchain::prepare_target(&self.root, target) {
+                self.tally.skip(&name, &why);
+                continue;
+            }
+            let mut command = cargo(&self.root, &["check", "--target", target]);
+            if kind == "all" {
+                command.arg("--all-features");
+            }
+            packages.iter().for_each(|package| _ = command.args(["-p", package]));
+            self.pass_or_fail(&name, command.env("RUSTFLAGS", "-D warnings"))?;
+        }
+        self.each_feature(&packages)
+    }
+
+    /// The published packages with each of their features alone, by the oldest compiler that they
+    /// promise to build with.
+    fn each_feature(&mut self, packages: &[publish::Package]) -> Result<()> {
+        let name = "each feature alone, by the oldest compiler";
+        let ready = packages
+            .iter()
+            .try_for_each(|package| toolchain::prepare_release(&package.rust_version))
+            .and_then(|()| toolchain::tool(&self.root, toolchain::CARGO_HACK));
+        let program = match ready {
+            Ok(program) => program,
+            Err(why) => {
+                self.tally.skip(name, &why);
+                return Ok(());
+            }
+        };
+        let mut command = Command::new(program);
+        command.args(["hack", "check", "--each-feature", "--rust-version", "--quiet"]);
+        packages.iter().for_each(|package| _ = command.args(["-p", &package.name]));
+        command.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("oldest"));
+        self.pass_or_fail(name, command.current_dir(&self.root))
+    }
+
+    fn facades(&mut self) -> Result<()> {
+        for (name, command) in outside::facades::prepared(&self.root)? {
+            self.counted_or_skipped(&name, |_| Ok(command))?;
+        }
+        Ok(())
+    }
+
+    /// The unit tests with the optimiser, and with many more cases where a test makes them up.
+    fn optimised(&mut self) -> Result<()> {
+        let words = ["test", "--workspace", "--all-features", "--no-fail-fast", "--release"];
+        let mut command = cargo(&self.root, &words);
+        command.arg("--lib").args(harness()).env("PROPTEST_CASES", "5000");
+        self.counted("cargo test --workspace --release", &mut command)
+    }
+
+    fn fuzz(&mut self) -> Result<()> {
+        if !packages::has_cxx() {
+            self.tally.skip("fuzz targets", "libFuzzer needs a C++ compiler");
+            return Ok(());
+        }
+        match toolchain::nightly(&self.root, &[]) {
+            Ok(nightly) => fuzz::run(&self.root, &nightly, &mut self.tally),
+            Err(why) => {
+                self.tally.skip("fuzz targets", &why);
+                Ok(())
+            }
+        }
+    }
+
+    fn parity(&mut self) -> Result<()> {
+        parity::step(&self.root, &mut self.tally)
+    }
+}
+
+const STRICT: [&str; 3] = ["--", "-D", "warnings"];
+
+/// What is built once for all suites that run it.
+pub(crate) const TESTS: [&str; 6] =
+    ["test", "--workspace", "--all-features", "--lib", "--bins", "--tests"];
+
+/// The seeds of `check`.
+pub(crate) const SMALL_SWARM: &str = "200";
+
+/// The words for the test harness: with the tests that need root, if they can be run.
+pub(crate) fn harness() -> &'static [&'static str] {
+    match packages::kernel_tests(&["ip"]) {
+        Ok(()) => &["--", "--include-ignored"],
+        Err(why) => {
+            println!("tests that need root are ignored: {why}");
+            &["--"]
+        }
+    }
+}
+
+/// Packages with models, and the modules that hold them.
+fn loom_models(root: &Path) -> Vec<(String, Vec<String>)> {
+    let packages = ["buf", "tcp", "stack", "plimsoll"].map(|name| {
+        let mut modules = Vec::new();
+        models_below(&root.join("crates").join(name).join("src"), "", &mut modules);
+        (if name == "plimsoll" { name.into() } else { format!("plimsoll-{name}") }, modules)
+    });
+    packages.into_iter().filter(|(_, modules)| !modules.is_empty()).collect()
+}
+
+/// The paths of modules whose files run a model.
+fn models_below(folder: &Path, prefix: &str, modules: &mut Vec<String>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() {
+            models_below(&entry.path(), &format!("{prefix}{name}::"), modules);
+        } else if std::fs::read_to_string(entry.path()).is_ok_and(|t| t.contains("loom::model")) {
+            let stem = name.trim_end_matches(".rs");
+            let own = if stem == "mod" { String::new() } else { format!("{stem}::") };
+            modules.push(format!("{prefix}{own}"));
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_has_an_end() {
-        let all: u64 = SUITES.iter().map(|suite| suite.minutes).sum();
+    fn the_suites_of_test_fit_into_continuous_integration() {
+        let all: u64 = TEST.iter().map(|suite| suite.minutes).sum();
         assert!(all < 90, "{all} minutes");
     }
 
     #[test]
-    fn the_documentation_has_the_same_table() {
-        let text = include_str!("../../docs/testing.md");
-        let rows: Vec<[&str; 3]> = text
-            .lines()
-            .skip_while(|line| !line.starts_with("| `"))
-            .take_while(|line| line.starts_with("| `"))
-            .map(|line| {
-                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-                let number = |cell: usize| cells.get(cell).copied().unwrap_or_default();
-                [number(1).trim_matches('`'), number(4), number(5)]
-            })
-            .collect();
-        let table: Vec<[String; 3]> = SUITES
-            .iter()
-            .map(|suite| {
-                [suite.name.into(), suite.minutes.to_string(), suite.long_minutes.to_string()]
-            })
-            .collect();
-        assert_eq!(rows, table);
+    fn paths_of_the_table_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for nightly in &NIGHTLY {
+            for path in nightly.touched_by {
+                // A prefix may end within a name.
+                let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
+                assert!(root.join(folder).exists(), "{}: {path}", nightly.suite.name);
+            }
+        }
     }
 }

@@ -7,11 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::session::cargo_target;
 use crate::shell::quiet;
 
 const PIN: &str = "fuzz/rust-toolchain.toml";
 
-const CARGO_HACK: &str = "0.6.46";
+/// Programs for cargo, and the versions of them that are used.
+pub(crate) const CARGO_HACK: (&str, &str) = ("cargo-hack", "0.6.46");
+pub(crate) const CARGO_DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 
 /// Targets without an operating system: one like those that run the tests, and one that has 32 bits
 /// and no atomic operations of 64.
@@ -81,22 +84,25 @@ pub(crate) fn prepare_target(root: &Path, target: &str) -> Result<(), String> {
     Err(format!("the target cannot be had: rustup target add {target}"))
 }
 
-/// `cargo-hack`, which checks each feature by itself, and where it lies. Says what failed if it
-/// cannot be had.
-pub(crate) fn cargo_hack(tools: &Path) -> Result<PathBuf, String> {
-    let program = tools.join("bin").join("cargo-hack");
-    let found = program.to_string_lossy();
-    let wanted = format!("cargo-hack {CARGO_HACK}");
+/// Where a program for cargo is, which is installed below the target folder if it is missing there.
+/// Says what failed if it cannot be had.
+pub(crate) fn tool(root: &Path, (name, version): (&str, &str)) -> Result<PathBuf, String> {
+    let tools = cargo_target(root).join("tools");
+    let program = tools.join("bin").join(name);
     let there = || {
-        let out = Command::new(&program).args(["hack", "--version"]).output();
-        out.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).trim() == wanted)
+        let mut command = Command::new(&program);
+        if name == CARGO_HACK.0 {
+            command.arg("hack");
+        }
+        let out = command.arg("--version").output();
+        out.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).trim().ends_with(version))
     };
-    let root = tools.to_string_lossy();
-    let words = ["install", "cargo-hack", "--version", CARGO_HACK, "--locked", "--root", &root];
+    let folder = tools.to_string_lossy();
+    let words = ["install", name, "--version", version, "--locked", "--root", &folder];
     if there() || (quiet("cargo", &words) && there()) {
         return Ok(program);
     }
-    Err(format!("{found} cannot be had: cargo {}", words.join(" ")))
+    Err(format!("{} cannot be had: cargo {}", program.display(), words.join(" ")))
 }
 
 /// Fetches a released compiler if it is missing. Says how if that fails.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::session::cargo_target;
 use crate::shell;
-use crate::steps::cargo_target;
 
 const LIMIT: Duration = Duration::from_secs(900);
 

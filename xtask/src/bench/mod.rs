@@ -18,7 +18,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use crate::steps;
+use crate::session;
 
 const USAGE: &str = "usage: cargo xtask bench WHAT
   kernel [--quick] [--json FILE]
@@ -43,12 +43,12 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     match args.first().map(String::as_str) {
         Some("kernel" | "latency" | "stalls" | "versions" | "attacks" | "senders") => {
-            steps::bench(root, args)
+            session::bench(root, args)
         }
         Some("peers") => peers::run(root, args),
-        Some("web") => steps::bench_web(root, args),
+        Some("web") => session::bench_web(root, args),
         Some("tun2proxy") => tun2proxy::run(root, args),
-        Some("udp") => steps::bench_udp(root, args),
+        Some("udp") => session::bench_udp(root, args),
         Some("atomics") => atomics::run(root, &args[1..]),
         Some("flood") => flood::run(root, &args[1..]),
         Some("idle") => idle::run(root, &args[1..]),

@@ -13,7 +13,7 @@ use anyhow::{Context, Error, Result, bail};
 
 use super::value;
 use crate::shell::quiet;
-use crate::{packages, shell, steps};
+use crate::{packages, session, shell};
 
 /// What the comparison runs beside the servers.
 const PROGRAMS: [&str; 1] = ["ip"];
@@ -71,8 +71,8 @@ struct Place {
 }
 
 impl Place {
-    fn new(root: &Path, name: &'static str) -> Result<Place> {
-        let target = std::path::absolute(steps::cargo_target(root).join("peers"))?;
+    pub(super) fn new(root: &Path, name: &'static str) -> Result<Place> {
+        let target = std::path::absolute(session::cargo_target(root).join("peers"))?;
         Ok(Place { name, sources: root.join("bench/peers"), target })
     }
 
@@ -102,7 +102,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         }
     }
     words.extend(rest);
-    steps::bench(root, &words)
+    session::bench(root, &words)
 }
 
 /// The stacks that `--with` names, or all, and the other words. The kernel is always among them:

@@ -13,7 +13,7 @@ use anyhow::{Context, Error, Result, bail, ensure};
 
 use crate::outside::facades::TUN2PROXY;
 use crate::outside::registry;
-use crate::{packages, shell, steps};
+use crate::{packages, session, shell};
 
 /// What the comparison runs beside programs that all tests against the kernel need.
 const PROGRAMS: [&str; 3] = ["ip", "curl", "iperf3"];
@@ -34,7 +34,7 @@ const VARIANTS: [Variant; 3] = [
 /// Builds what is compared, and compares it.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     packages::kernel_tests(&PROGRAMS).map_err(Error::msg)?;
-    let folder = std::path::absolute(steps::cargo_target(root).join("outside/tun2proxy"))?;
+    let folder = std::path::absolute(session::cargo_target(root).join("outside/tun2proxy"))?;
     let source = source(&folder)?;
     // The comparison's own words come last, so that they may name other programs.
     let mut words = vec!["tun2proxy".to_owned()];
@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         words.extend([variant.option.to_owned(), text(&program)?]);
     }
     words.extend(args.get(1..).unwrap_or(&[]).iter().cloned());
-    steps::bench(root, &words)
+    session::bench(root, &words)
 }
 
 /// Where cargo keeps the published sources, which it fetches if need be.

@@ -14,12 +14,11 @@ mod report;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 pub(crate) use original::drill_original;
 
-use crate::shell;
+use crate::session::build_release;
 
 const USAGE: &str = "usage: cargo xtask conformance --suite DIR [--packetdrill PATH] [--kernel]
   --suite DIR          the folder with the scripts, such as gtests/net/tcp of google/packetdrill
@@ -107,14 +106,14 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     if scripts.is_empty() {
         bail!("there are no scripts in {}", options.suite.display());
     }
-    let runner = build(root, "plimsoll-cli")?.join("plimsoll");
+    let runner = build_release(root, &["plimsoll-cli"])?.join("plimsoll");
     let of = |script: &str| self::options(&options.suite, script);
     let mut ours = None;
     let mut columns = Vec::new();
     let mut column = |title, verdicts| columns.push(Column { title, verdicts });
     column("own runner", own::run(&runner, &options.suite, &scripts, false)?);
     if let Some(tool) = &options.tool {
-        let library = build(root, "plimsoll-drill-adapter")?.join(original::LIBRARY);
+        let library = build_release(root, &["plimsoll-drill-adapter"])?.join(original::LIBRARY);
         let on_stack = original::Target::Stack(library);
         let verdicts = original::run(tool, &options.suite, &scripts, &on_stack, of)?;
         column("original tool", verdicts);
@@ -219,14 +218,4 @@ pub(crate) fn scripts(folder: &Path) -> Result<Vec<String>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// Builds a package and returns the folder of what was built.
-pub(crate) fn build(root: &Path, package: &str) -> Result<PathBuf> {
-    let mut command = Command::new("cargo");
-    command.args(["build", "--release", "-p", package]).current_dir(root);
-    if !shell::build(&mut command)?.success() {
-        bail!("{package} does not build");
-    }
-    Ok(crate::steps::cargo_target(root).join("release"))
 }

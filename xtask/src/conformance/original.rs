@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Verdict, Verdicts, build, option_words, unsaid};
+use super::{Verdict, Verdicts, option_words, unsaid};
+use crate::session::build_release;
 
 const USAGE: &str = "usage: cargo xtask drill-original --packetdrill PATH [OPTION...] FILE...
   PATH is the original tool, built. Options of the form --name=value are passed on to it; where
@@ -190,7 +191,7 @@ pub(crate) fn drill_original(root: &Path, words: &[String]) -> Result<()> {
     if files.is_empty() {
         bail!("{USAGE}");
     }
-    let target = Target::Stack(build(root, "plimsoll-drill-adapter")?.join(LIBRARY));
+    let target = Target::Stack(build_release(root, &["plimsoll-drill-adapter"])?.join(LIBRARY));
     let mut failed = 0;
     for file in &files {
         let text =

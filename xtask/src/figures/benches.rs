@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::template::{fill, text};
 use super::{Table, Tables};
-use crate::{bench, parity, steps};
+use crate::{bench, parity, session};
 
 type Run = fn(&Path, &[String]) -> Result<()>;
 type Runs = &'static [&'static [&'static str]];
@@ -47,29 +47,29 @@ const fn bench(name: &'static str, run: Run, runs: Runs, tables: &'static [Made]
 }
 
 pub(super) const BENCHES: [Bench; 13] = [
-    bench("kernel", steps::bench, &[&["--repetitions", "5", "--seconds", "1"]], &[KERNEL]),
+    bench("kernel", session::bench, &[&["--repetitions", "5", "--seconds", "1"]], &[KERNEL]),
     bench("peers", bench::peers::run, ONCE, &[PEERS, FORWARDERS]),
-    bench("latency", steps::bench, ONCE, &[LATENCY]),
-    bench("stalls", steps::bench, ONCE, &[STALLS]),
+    bench("latency", session::bench, ONCE, &[LATENCY]),
+    bench("stalls", session::bench, ONCE, &[STALLS]),
     Bench { needs_root: false, ..bench("million", bench::run, &[&["--no-misses"]], &[MILLION]) },
-    bench("udp", steps::bench_udp, ONCE, &[UDP]),
+    bench("udp", session::bench_udp, ONCE, &[UDP]),
     bench("attacks", attacks, ONCE, &[ATTACKS]),
     bench("tun2proxy", bench::tun2proxy::run, ONCE, &[TUN2PROXY]),
     Bench {
         measures: "senders",
-        ..bench("senders", steps::bench, SENDERS, &[of_paths("senders")])
+        ..bench("senders", session::bench, SENDERS, &[of_paths("senders")])
     },
     Bench {
         measures: "senders",
-        ..bench("receivers", steps::bench, RECEIVERS, &[of_paths("receivers")])
+        ..bench("receivers", session::bench, RECEIVERS, &[of_paths("receivers")])
     },
     Bench {
         measures: "senders",
-        ..bench("nsperf-link", steps::bench, NSPERF_LINK, &[of_flows("nsperf-link")])
+        ..bench("nsperf-link", session::bench, NSPERF_LINK, &[of_flows("nsperf-link")])
     },
     Bench {
         measures: "senders",
-        ..bench("fairness", steps::bench, FAIRNESS, &[of_flows("fairness")])
+        ..bench("fairness", session::bench, FAIRNESS, &[of_flows("fairness")])
     },
     bench("decisions", decisions, ONCE, &[DECISIONS, REASONS]),
 ];
@@ -328,10 +328,9 @@ fn entries(list: &Value) -> Vec<Value> {
 
 /// The attacks on the program of this tree.
 fn attacks(root: &Path, words: &[String]) -> Result<()> {
-    ensure!(steps::build_interop(root)?, "plimsoll does not build");
-    let program = steps::cargo_target(root).join("release/plimsoll");
+    let program = session::build_release(root, &["plimsoll-cli"])?.join("plimsoll");
     let program = program.to_str().context("the path of the repository is text")?;
-    steps::bench(root, &[words, &["--new".to_owned(), program.to_owned()]].concat())
+    session::bench(root, &[words, &["--new".to_owned(), program.to_owned()]].concat())
 }
 
 fn decisions(root: &Path, words: &[String]) -> Result<()> {

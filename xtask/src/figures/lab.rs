@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::template::fill;
 use super::{Table, Tables};
-use crate::steps;
+use crate::session;
 
 /// The experiments, and what their mechanisms are called.
 const MECHANISMS: [(&str, &str); 5] = [
@@ -21,7 +21,7 @@ const MECHANISMS: [(&str, &str); 5] = [
 
 /// Runs the lab. Returns its report.
 pub(super) fn measure(root: &Path, options: &[&str]) -> Result<PathBuf> {
-    let report = steps::cargo_target(root).join("figures-lab.json");
+    let report = session::cargo_target(root).join("figures-lab.json");
     let mut command = Command::new("cargo");
     command.args(["run", "--release", "-p", "plimsoll-cli", "--", "lab", "--json"]).arg(&report);
     let status = command.args(options).current_dir(root).status().context("starting cargo")?;

@@ -12,11 +12,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::registry::{self, metadata, write};
-use crate::{shell, steps};
+use crate::session;
 
 /// The tun2proxy that is tested on the facade of ipstack, and measured.
 pub(crate) const TUN2PROXY: &str = "0.8.7";
@@ -84,27 +84,6 @@ const PUBLISHED: [Published; 4] = [
 const NOT_TESTS: [&str; 6] =
     ["src", "Cargo.toml", "Cargo.toml.orig", "Cargo.lock", "build.rs", ".cargo"];
 
-/// `cargo xtask outside facades [NAME]...`
-pub(super) fn command(root: &Path, names: &[String]) -> Result<()> {
-    let known = |name: &String| PUBLISHED.iter().any(|package| package.name == name);
-    if let Some(name) = names.iter().find(|name| !known(name)) {
-        let all: Vec<&str> = PUBLISHED.iter().map(|package| package.name).collect();
-        bail!("there is no package {name}; there are: {}", all.join(", "));
-    }
-    let mut failed = Vec::new();
-    for package in &PUBLISHED {
-        if !names.is_empty() && !names.iter().any(|name| name == package.name) {
-            continue;
-        }
-        let mut tests = package.prepared(root)?.map_err(anyhow::Error::msg)?;
-        if !shell::run(&mut tests, shell::FETCH_LIMIT, |_| {})?.success() {
-            failed.push(package.name);
-        }
-    }
-    ensure!(failed.is_empty(), "tests of {} have failed", failed.join(", "));
-    Ok(())
-}
-
 /// For each package what its tests are called, and the command that runs them, or what cannot be
 /// fetched.
 pub(crate) fn prepared(root: &Path) -> Result<Vec<(String, Result<Command, String>)>> {
@@ -127,7 +106,7 @@ impl Published {
     /// Writes the package and returns the command that runs its tests, or says what cannot be
     /// fetched.
     fn prepared(&self, root: &Path) -> Result<Result<Command, String>> {
-        let target = steps::cargo_target(root).join("outside");
+        let target = session::cargo_target(root).join("outside");
         let place = target.join("facades").join(self.name);
         let fetch = target.join("facades-fetch").join(self.name);
         let published = match registry::published(&fetch, self.name, self.version)? {

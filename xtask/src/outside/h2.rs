@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::{packages, shell, steps};
+use crate::{packages, session, shell};
 
 /// h2spec has no list of what it needs of its own.
 const GO_MOD: &str = "module outside
@@ -30,18 +30,6 @@ require (
 )
 ";
 
-/// `cargo xtask outside h2`
-pub(super) fn command(root: &Path, words: &[String]) -> Result<()> {
-    if let Some(word) = words.first() {
-        bail!("unknown option {word}; usage: cargo xtask outside h2");
-    }
-    let mut tests = prepared(root)?.map_err(anyhow::Error::msg)?;
-    if !shell::run(&mut tests, shell::FETCH_LIMIT, |_| {})?.success() {
-        bail!("HTTP/2 on our sockets differs from HTTP/2 on the kernel's");
-    }
-    Ok(())
-}
-
 /// Builds what is needed and returns the command that runs the comparison, or says what is missing.
 pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
     if let Err(why) = packages::kernel_tests(&["ip", "go", "h2load"]) {
@@ -51,17 +39,17 @@ pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
         Ok(program) => program,
         Err(why) => return Ok(Err(why)),
     };
-    if !steps::build_interop(root)? || !steps::build_web(root)? {
-        bail!("building the programs of the comparison has failed");
-    }
-    let mut command = Command::new(steps::interop_program(root));
+    let built = session::build_release(root, &["plimsoll-cli", "plimsoll-interop"])?;
+    // Apart from these, so that what is measured without the web server is built without its features.
+    session::build_release(root, &["plimsoll-web"])?;
+    let mut command = Command::new(built.join("plimsoll-interop"));
     command.args(["h2", "--h2spec"]).arg(h2spec);
     Ok(Ok(command))
 }
 
 /// The path of h2spec, which is built if need be. Says why if it cannot be.
 fn h2spec(root: &Path) -> Result<Result<PathBuf, String>> {
-    let folder = steps::cargo_target(root).join("outside/h2spec");
+    let folder = session::cargo_target(root).join("outside/h2spec");
     let (modules, program) = (folder.join("go.mod"), folder.join("h2spec"));
     let current = fs::read_to_string(&modules).is_ok_and(|before| before == GO_MOD);
     if current && program.exists() {

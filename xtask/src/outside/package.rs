@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::registry;
-use crate::steps;
+use crate::session;
 
 /// A package of test files.
 pub(super) struct Package {
@@ -20,7 +20,7 @@ impl Package {
     /// Begins the package `name` with its manifest, in which `PLIMSOLL` stands for the path of the
     /// library, and with what stands around the tests.
     pub(super) fn begin(root: &Path, name: &str, manifest: &str, library: &str) -> Result<Package> {
-        let outside = steps::cargo_target(root).join("outside");
+        let outside = session::cargo_target(root).join("outside");
         let package = Package { folder: outside.join(name), target: outside.join("build") };
         let plimsoll = root.join("crates/plimsoll").display().to_string();
         package.write("Cargo.toml", &manifest.replace("PLIMSOLL", &plimsoll))?;

@@ -9,11 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::package::Package;
 use super::rewrite::{Excluded, QUINN, rewritten};
-use crate::shell;
 
 /// The test files in quinn's package, and their names here.
 const FILES: [(&str, &str); 2] =
@@ -58,15 +57,6 @@ debug = "line-tables-only"
 
 [workspace]
 "#;
-
-/// `cargo xtask outside quinn [FILTER]...`
-pub(super) fn command(root: &Path, filter: &[String]) -> Result<()> {
-    let mut tests = prepared(root)?.map_err(anyhow::Error::msg)?;
-    if !shell::run(tests.args(filter), shell::FETCH_LIMIT, |_| {})?.success() {
-        bail!("tests of quinn have failed");
-    }
-    Ok(())
-}
 
 /// Writes the package and returns the command that runs its tests, or says what cannot be fetched.
 pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {

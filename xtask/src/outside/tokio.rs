@@ -9,11 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::package::Package;
 use super::rewrite::{Excluded, TOKIO, rewritten};
-use crate::shell;
 
 /// The test files, without their extension.
 const FILES: [&str; 13] = [
@@ -75,16 +74,6 @@ debug = "line-tables-only"
 
 [workspace]
 "#;
-
-/// `cargo xtask outside tokio [FILTER]...`
-pub(super) fn command(root: &Path, filter: &[String]) -> Result<()> {
-    let mut tests = prepared(root)?.map_err(anyhow::Error::msg)?;
-    let outcome = shell::run(tests.arg("--").args(filter), shell::FETCH_LIMIT, |_| {})?;
-    if !outcome.success() {
-        bail!("tests of tokio have failed");
-    }
-    Ok(())
-}
 
 /// Writes the package and returns the command that runs its tests, or says what cannot be fetched.
 pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {

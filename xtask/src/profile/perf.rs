@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::Row;
 use super::layers::{self, Layer, Sums};
 use crate::frames::frames;
-use crate::steps::{build_interop, cargo_target, interop_program};
+use crate::session::{build_release, cargo_target};
 use crate::{packages, shell};
 
 /// The longest that one run, or reading what it gave, may take.
@@ -46,7 +46,7 @@ pub(super) fn ready() -> Result<(), String> {
 
 /// Profiles one row for about `seconds`.
 pub(super) fn take(root: &Path, row: &Row, seconds: f64) -> Result<Profile> {
-    ensure!(build_interop(root)?, "building failed");
+    build_release(root, &["plimsoll-cli", "plimsoll-interop"])?;
     let folder = cargo_target(root).join("profile");
     fs::create_dir_all(&folder).context("making a folder for profiles")?;
     let data = folder.join(format!("{}.perf", row.name));
@@ -71,7 +71,7 @@ fn run(root: &Path, folder: &Path, row: &Row, seconds: f64, watcher: &str) -> Re
     fs::write(&script, text).context("writing a script")?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).context("a script")?;
     let json = folder.join(format!("{}.json", row.name));
-    let mut command = Command::new(interop_program(root));
+    let mut command = Command::new(cargo_target(root).join("release/plimsoll-interop"));
     command.args(["bench", "kernel", "--exactly", row.work, "--repetitions", "1"]);
     command.arg("--seconds").arg(seconds.to_string()).arg("--json").arg(&json);
     let out = shell::output(command.env("PLIMSOLL_BIN", &script), LIMIT)?;

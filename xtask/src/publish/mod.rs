@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::{shell, steps};
+use crate::{session, shell};
 
 const PROGRAM: &str = include_str!("consumer.txt");
 
@@ -41,7 +41,7 @@ pub(crate) struct Package {
 
 /// Makes the packages, unpacks them, and returns the command that runs a program on them.
 pub(crate) fn prepared(root: &Path) -> Result<Command> {
-    let target = steps::cargo_target(root).join("publish");
+    let target = session::cargo_target(root).join("publish");
     let packages = published(root)?;
     package(root, &target, &packages)?;
     let unpacked = unpack(&target, &packages)?;

@@ -205,7 +205,7 @@ fn rows(root: &Path, mutants: &[Mutant], wanted: &Wanted) -> Result<Vec<Row>> {
 
 /// Where everything is kept.
 fn below(root: &Path) -> PathBuf {
-    crate::steps::cargo_target(root).join("swarm-mutants")
+    crate::session::cargo_target(root).join("swarm-mutants")
 }
 
 /// Puts the scripts that show a mutant among the tests, in place of those that are there.

@@ -1,0 +1,7 @@
+//! Tests of the program.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod cli;
+mod schema;
+mod sim;
