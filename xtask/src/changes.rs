@@ -89,14 +89,17 @@ fn changed_tests(session: &mut Session) -> Result<()> {
 }
 
 /// A package of the workspace.
-struct Package {
-    name: String,
+pub(crate) struct Package {
+    pub(crate) name: String,
+    /// The oldest compiler that it promises to build with.
+    pub(crate) rust_version: String,
+    pub(crate) published: bool,
     folder: PathBuf,
     /// Names of packages that it depends on, for its tests too.
     needs: Vec<String>,
 }
 
-fn packages(root: &Path) -> Result<Vec<Package>> {
+pub(crate) fn packages(root: &Path) -> Result<Vec<Package>> {
     let words = ["metadata", "--no-deps", "--format-version", "1"];
     let out = cargo(root, &words).output().context("cargo metadata")?;
     ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
@@ -105,6 +108,8 @@ fn packages(root: &Path) -> Result<Vec<Package>> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let read = |package: Value| Package {
         name: text(&package["name"]),
+        rust_version: text(&package["rust_version"]),
+        published: package["publish"].is_null(),
         folder: PathBuf::from(text(&package["manifest_path"])).with_file_name(""),
         needs: list(&package["dependencies"]).iter().map(|need| text(&need["name"])).collect(),
     };
@@ -252,6 +257,8 @@ mod tests {
     fn packages_that_depend_on_a_changed_one_are_affected() {
         let package = |name: &str, needs: &[&str]| Package {
             name: name.into(),
+            rust_version: String::new(),
+            published: false,
             folder: Path::new("/r").join(name),
             needs: needs.iter().map(ToString::to_string).collect(),
         };

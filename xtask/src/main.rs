@@ -15,17 +15,14 @@ mod frames;
 mod fuzz;
 mod instructions;
 mod miri;
-mod modules;
 mod mutants;
 mod outside;
 mod packages;
 mod parity;
 mod profile;
-mod publish;
 mod session;
 mod shell;
 mod suites;
-mod swarm_mutants;
 mod tally;
 mod tidy;
 mod toolchain;
@@ -52,17 +49,8 @@ commands:
                                   CI is set
   nightly [--skip SUITE]...       packaging, tests of other projects, and searches for new faults
   tidy                            check the habits that a script can check
-  modules [--root DIR] [--crate NAME] [--dot | --shape [--at COMMIT]...]
-                                  which module uses which, and which go round in a circle; or a
-                                  table of a crate's shape, now and at commits
-  mutants [--list] [NAME]...      turn each mechanism's code off in turn in a copy of the tree, and
-                                  show that its verdict in the lab falls; wants a quiet machine
-  swarm-mutants [--list] [--runs COUNT] [--again|--kept] [--write] [NAME]...
-                                  seeded defects that the simulator's swarm must find, shrink and
-                                  show by a packetdrill script; as root also against the kernel;
-                                  results are kept until the code changes, --again ignores them,
-                                  --kept runs nothing; --write puts table and scripts into the tree
-                                  if no row is missing; then run drill --update
+  mutants [NAME]...               seeded defects, and whether the swarm, a script or an experiment
+                                  of the lab shows them
   docs                            write the pages of docs/ that are made from the code
   figures bench [NAME]...         measure the published tables again, or some, and write the pages
                                   that show them; as root
@@ -133,9 +121,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
             return Ok(exit(Session::new(&root()?, skipped(rest)?).run(suites)));
         }
         Some("tidy") => tidy::run(&root()?),
-        Some("modules") => modules::run(&root()?, rest),
         Some("mutants") => mutants::run(&root()?, rest),
-        Some("swarm-mutants") => swarm_mutants::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
         Some("figures") => figures::run(&root()?, rest),
         Some("instructions") => instructions::run(&root()?, rest),

@@ -30,7 +30,7 @@ const NEEDED: [(&str, &str); 11] = [
     ("tshark", "tshark"),
 ];
 
-/// The same for the programs of others that `cargo xtask outside` and single benches run.
+/// The same for the programs of others that the suites of `nightly` and single benches run.
 const OUTSIDE: [(&str, &str); 6] = [
     ("go", "golang-go"),
     ("h2load", "nghttp2-client"),

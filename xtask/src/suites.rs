@@ -10,11 +10,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use crate::changes::Package;
 use crate::fuzz;
 use crate::session::{Session, cargo, cargo_target, interop_program, plimsoll_program};
 use crate::{
-    drills, instructions, mutants, outside, packages, parity, publish, shell, swarm_mutants, tidy,
-    toolchain,
+    changes, drills, instructions, mutants, outside, packages, parity, shell, tidy, toolchain,
 };
 
 /// The workspace of the servers of `bench peers`.
@@ -100,7 +100,7 @@ pub(crate) const TEST: [Suite; 11] = [
 ];
 
 /// The suites of `nightly`: packaging, tests of other projects, and searches for new faults.
-pub(crate) const NIGHTLY: [Nightly; 17] = [
+pub(crate) const NIGHTLY: [Nightly; 16] = [
     nightly(
         "prepare-nightly",
         20,
@@ -116,7 +116,13 @@ pub(crate) const NIGHTLY: [Nightly; 17] = [
         &["bench/", "fuzz/", "crates/plimsoll/examples/", "examples/"],
         "clippy on examples, fuzz targets and the servers of bench peers, and their tests",
     ),
-    nightly("publish", 3, Session::publish, &["Cargo.toml"], "a program on the packaged crates"),
+    nightly(
+        "publish",
+        3,
+        Session::publish,
+        &["Cargo.toml"],
+        "cargo publish --dry-run: the crates build from their packages",
+    ),
     nightly(
         "targets",
         6,
@@ -195,18 +201,11 @@ pub(crate) const NIGHTLY: [Nightly; 17] = [
         "20,000 simulated networks, and as many small scenarios",
     ),
     nightly(
-        "swarm-mutants",
-        160,
-        |s| swarm_mutants::step(&s.root, &mut s.tally),
-        &["tests/mutants.toml", "crates/sim/"],
-        "seeded defects that the swarm must find",
-    ),
-    nightly(
         "mutants",
-        60,
-        |s| mutants::run(&s.root, &[]).map(|()| s.tally.pass()),
-        &["crates/lab/"],
-        "each mechanism turned off in a copy: the lab's verdict must fall",
+        160,
+        mutants::step,
+        &["tests/mutants.toml", "crates/sim/", "crates/lab/"],
+        "seeded defects that the swarm, a script or an experiment of the lab must show",
     ),
 ];
 
@@ -352,15 +351,18 @@ impl Session {
         self.pass_or_fail("cargo clippy of the fuzz targets", fuzz.args(STRICT))
     }
 
-    /// The published packages, as their users get them.
+    /// Packages what is published, and builds it from the packages.
     fn publish(&mut self) -> Result<()> {
-        let mut program = publish::prepared(&self.root)?;
-        self.pass_or_fail("a program that depends on the packages", &mut program)
+        let words = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
+        let mut command = cargo(&self.root, &words);
+        command.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("publish"));
+        self.pass_or_fail("cargo publish --dry-run", &mut command)
     }
 
     /// Targets that the tests do not run on: other operating systems and processors, and none.
     fn targets(&mut self) -> Result<()> {
-        let packages = publish::published(&self.root)?;
+        let packages = changes::packages(&self.root)?;
+        let packages: Vec<_> = packages.iter().filter(|package| package.published).collect();
         let published: Vec<&str> = packages.iter().map(|package| &*package.name).collect();
         let bare = toolchain::BARE_TARGETS.map(|target| (target, &NO_STD[..], "check"));
         let foreign = toolchain::FOREIGN_TARGETS.map(|target| (target, &*published, "all"));
@@ -382,7 +384,7 @@ impl Session {
 
     /// The published packages with each of their features alone, by the oldest compiler that they
     /// promise to build with.
-    fn each_feature(&mut self, packages: &[publish::Package]) -> Result<()> {
+    fn each_feature(&mut self, packages: &[&Package]) -> Result<()> {
         let name = "each feature alone, by the oldest compiler";
         let ready = packages
             .iter()

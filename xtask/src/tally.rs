@@ -25,7 +25,6 @@ pub(crate) struct Tally {
     rows: Vec<Row>,
     failed: Vec<String>,
     skipped: Vec<(String, String)>,
-    missing: Vec<(String, String)>,
     differing: Vec<(String, String)>,
 }
 
@@ -78,11 +77,6 @@ impl Tally {
         }
     }
 
-    /// A check that does not exist so far, for a known reason. It counts for nothing.
-    pub(crate) fn missing(&mut self, what: &str, why: &str) {
-        self.missing.push((what.into(), why.into()));
-    }
-
     /// A check that is known not to hold on this machine, for this reason. It counts for nothing.
     pub(crate) fn differing(&mut self, what: &str, why: &str) {
         self.differing.push((what.into(), why.into()));
@@ -113,9 +107,6 @@ impl Tally {
     /// The closing report. Its last line stands alone and holds the three numbers.
     pub(crate) fn report(&self) -> String {
         let mut text = String::new();
-        for (what, why) in &self.missing {
-            text.push_str(&format!("missing: {what}: {why}\n"));
-        }
         for (what, why) in &self.differing {
             text.push_str(&format!("differs: {what}: {why}\n"));
         }
@@ -193,15 +184,6 @@ mod tests {
         let why = "failed: d: needs a network (with CI set nothing may be skipped)\n";
         assert!(report.contains(why), "{report}");
         assert!(report.ends_with("\n3 passed, 2 failed, 0 skipped\n"), "{report}");
-    }
-
-    #[test]
-    fn what_is_missing_is_named_and_counts_for_nothing() {
-        let mut tally = Tally::new(true);
-        tally.missing("a script", "not found so far");
-        let report = tally.report();
-        assert!(report.starts_with("missing: a script: not found so far\n"), "{report}");
-        assert!(report.ends_with("\n0 passed, 0 failed, 0 skipped\n"), "{report}");
     }
 
     #[test]

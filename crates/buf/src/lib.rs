@@ -39,6 +39,7 @@
 //! The crate does not bound how many chunks are in use. The owners of queues do.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
+#![allow(unsafe_code, reason = "chunks are shared without locks; loom and Miri check it")]
 
 extern crate alloc;
 #[cfg(any(test, feature = "std"))]

@@ -1,13 +1,13 @@
 //! Why scripts fail: `docs/results/conformance-causes.toml`.
-//!
-//! Of TOML only tables and `key = "value"` are used.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use serde::Deserialize;
 
 /// The file, read.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Causes {
     /// Causes by their short names: a sentence, as the page has it.
     causes: BTreeMap<String, String>,
@@ -19,28 +19,7 @@ pub(super) struct Causes {
 
 impl Causes {
     pub(super) fn parse(text: &str) -> Result<Causes> {
-        let mut causes = Causes::default();
-        let mut table = String::new();
-        for (n, line) in text.lines().enumerate().map(|(n, line)| (n + 1, line.trim())) {
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                table = name.to_string();
-                continue;
-            }
-            let (key, value) = line.split_once('=').with_context(|| format!("line {n}: no `=`"))?;
-            let (key, value) = (unquoted(key), unquoted(value));
-            let entries = match table.as_str() {
-                "causes" => &mut causes.causes,
-                "scripts" => &mut causes.scripts,
-                "disagreements" => &mut causes.disagreements,
-                _ => bail!("line {n}: there is no table [{table}]"),
-            };
-            if entries.insert(key.clone(), value).is_some() {
-                bail!("line {n}: {key} stands there twice");
-            }
-        }
+        let causes: Causes = toml::from_str(text)?;
         for (script, cause) in &causes.scripts {
             if !causes.causes.contains_key(cause) {
                 bail!("{script} has the cause {cause}, which is not in [causes]");
@@ -69,10 +48,6 @@ impl Causes {
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         self.causes.iter().map(|(name, sentence)| (name.as_str(), sentence.as_str()))
     }
-}
-
-fn unquoted(text: &str) -> String {
-    text.trim().trim_matches('"').to_string()
 }
 
 #[cfg(test)]

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::{Verdict, Verdicts, option_words, unsaid};
 use crate::session::build_release;
+use crate::shell;
 
 const USAGE: &str = "usage: cargo xtask drill-original --packetdrill PATH [OPTION...] FILE...
   PATH is the original tool, built. Options of the form --name=value are passed on to it; where
@@ -69,37 +69,13 @@ pub(super) fn run(
 
 fn one(tool: &Path, script: &Path, options: &[String], target: &Target) -> Result<Verdict> {
     let mut command = command(tool, script, options, target)?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("starting {}", tool.display()))?;
-    let mut stderr = child.stderr.take().context("standard error is piped")?;
-    let reader = thread::spawn(move || {
-        let mut said = Vec::new();
-        let _ = stderr.read_to_end(&mut said);
-        String::from_utf8_lossy(&said).into_owned()
-    });
-    let passed = ended_well(&mut child)?;
-    let said = reader.join().unwrap_or_default();
-    let said = match passed {
-        Some(_) => said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").to_string(),
-        None => format!("still ran after {} s", LIMIT.as_secs()),
+    let Some(out) = shell::output(&mut command, LIMIT)? else {
+        let said = format!("still ran after {} s", LIMIT.as_secs());
+        return Ok(Verdict { passed: false, differs: false, said });
     };
-    Ok(Verdict { passed: passed == Some(true), differs: false, said })
-}
-
-/// Whether a program succeeds; `None` if it had to be ended.
-fn ended_well(child: &mut Child) -> Result<Option<bool>> {
-    let end = Instant::now() + LIMIT;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.success()));
-        }
-        if Instant::now() >= end {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    let said = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").to_string();
+    Ok(Verdict { passed: out.status.success(), differs: false, said })
 }
 
 /// The command line that runs one script.

@@ -1,16 +1,13 @@
 //! `cargo xtask tidy`: what a script can say about the tree, a script says.
 //!
-//! Each rule is a habit that a reviewer would otherwise have to watch for: the length of functions
-//! and files, the width of lines, a module doc at the top, no clock and no ambient randomness in
-//! the crates that must replay byte for byte, `unsafe` only where it is audited, one home for the
-//! decision on ACKs, three families of calls that change a connection, counters that tests assert,
-//! one reason to ignore a test, the order of the crates, no circle of modules
-//! in `crates/stack`, and documents whose paths and links exist.
-//!
-//! Exceptions for long functions stand in `xtask/tidy-allow.txt`, each with a reason.
+//! Each rule is a habit that a reviewer would otherwise have to watch for, and that clippy does not
+//! know: the length of files, the width of lines, a module doc at the top, no clock and no ambient
+//! randomness in the crates that must replay byte for byte, counters that tests assert, one reason
+//! to ignore a test, no circle of modules in the engine and the stack, and documents whose paths
+//! and links exist.
 
+mod circles;
 mod counters;
-mod engine;
 mod lexer;
 mod rules;
 mod source;
@@ -24,12 +21,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use circles::Modules;
 use source::Source;
-
-use crate::modules::Modules;
-
-const ALLOW_FILE: &str = "xtask/tidy-allow.txt";
-const MAX_ALLOWED: usize = 130;
 
 /// One thing that is not as it should be.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,51 +41,6 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.what)
-    }
-}
-
-/// Functions that may be longer than the rule says.
-#[derive(Default)]
-pub(crate) struct Allowed {
-    entries: Vec<(String, String, usize)>,
-}
-
-impl Allowed {
-    /// Reads lines of the form `path function lines reason...`.
-    fn parse(text: &str) -> Result<Allowed> {
-        let mut entries = Vec::new();
-        for line in text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#')) {
-            let mut words = line.split_whitespace();
-            let path = words.next().unwrap_or("").to_string();
-            let name = words.next().context("an entry names a function")?.to_string();
-            let limit = words.next().context("an entry gives a number of lines")?.parse()?;
-            if words.count() < 3 {
-                bail!("{ALLOW_FILE}: the entry for `{name}` gives no reason");
-            }
-            if limit > MAX_ALLOWED {
-                bail!("{ALLOW_FILE}: `{name}` asks for {limit} lines, {MAX_ALLOWED} is the most");
-            }
-            entries.push((path, name, limit));
-        }
-        Ok(Allowed { entries })
-    }
-
-    fn limit(&self, path: &str, name: &str) -> Option<usize> {
-        self.entries.iter().find(|(p, n, _)| p == path && n == name).map(|(_, _, limit)| *limit)
-    }
-
-    /// Entries that no function needs any more: the list may only shrink.
-    fn stale(&self, sources: &[Source], findings: &mut Vec<Finding>) {
-        for (path, name, _) in &self.entries {
-            let needed = sources.iter().any(|source| {
-                source.path == *path
-                    && source.functions().iter().any(|f| f.name == *name && f.lines > 70)
-            });
-            if !needed {
-                let what = format!("the entry for `{name}` is not needed any more");
-                findings.push(Finding::new(ALLOW_FILE, 1, &what));
-            }
-        }
     }
 }
 
@@ -149,7 +97,6 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>
 
 /// Checks a tree and returns what it found, in order.
 fn check(tree: &Tree) -> Result<Vec<Finding>> {
-    let allowed = Allowed::parse(tree.text(ALLOW_FILE).unwrap_or(""))?;
     let sources: Vec<Source> = tree
         .texts()
         .filter(|(path, _)| path.ends_with(".rs"))
@@ -157,12 +104,10 @@ fn check(tree: &Tree) -> Result<Vec<Finding>> {
         .collect();
     let mut findings = Vec::new();
     for source in &sources {
-        rules::check(source, &allowed, &mut findings);
-        engine::check(source, &mut findings);
+        rules::check(source, &mut findings);
         counters::check_ignored(source, &mut findings);
     }
     counters::check(&sources, &mut findings);
-    allowed.stale(&sources, &mut findings);
     tree::check(tree, &mut findings);
     check_circles(tree, &mut findings)?;
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

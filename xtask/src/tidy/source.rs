@@ -1,6 +1,6 @@
 //! One source file, read once and prepared for all rules.
 
-use super::lexer::{line_of, mask, matching, words};
+use super::lexer::{mask, matching};
 
 /// A Rust file with what the rules ask about it.
 pub(crate) struct Source {
@@ -13,14 +13,6 @@ pub(crate) struct Source {
     /// Byte ranges of items that exist only under `cfg(test)`.
     tests: Vec<(usize, usize)>,
     whole_file_is_test: bool,
-}
-
-/// A function with a body.
-pub(crate) struct Function {
-    pub(crate) name: String,
-    pub(crate) line: usize,
-    pub(crate) lines: usize,
-    pub(crate) test: bool,
 }
 
 impl Source {
@@ -52,24 +44,6 @@ impl Source {
             at += line.len();
         }
         count
-    }
-
-    /// Every function that has a body, nested ones included.
-    pub(crate) fn functions(&self) -> Vec<Function> {
-        words(&self.code, "fn").filter_map(|at| self.function_at(at)).collect()
-    }
-
-    fn function_at(&self, at: usize) -> Option<Function> {
-        let rest = self.code[at + 2..].trim_start();
-        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        if name.is_empty() {
-            return None;
-        }
-        let open = body_start(&self.code, at)?;
-        let end = matching(&self.code, open);
-        let line = line_of(&self.code, at);
-        let lines = line_of(&self.code, end - 1) - line + 1;
-        Some(Function { name, line, lines, test: self.is_test(at) })
     }
 }
 

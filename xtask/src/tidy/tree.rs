@@ -1,25 +1,7 @@
-//! Rules that look at the tree as a whole: named paths, crate order, private words.
+//! Rules that look at the tree as a whole: named paths, links, private words.
 
 use super::lexer::{is_word, line_of, words};
 use super::{Finding, Tree};
-
-/// The crates in their order, each with the workspace crates that it may use.
-const MAY_USE: [(&str, &[&str]); 11] = [
-    ("buf", &[]),
-    ("wire", &[]),
-    ("tcp", &["plimsoll-buf", "plimsoll-wire"]),
-    ("stack", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp"]),
-    ("plimsoll", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
-    ("posix", &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
-    (
-        "drill",
-        &["plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack", "plimsoll-posix"],
-    ),
-    ("explain", &["plimsoll-wire"]),
-    ("lab", &["plimsoll", "plimsoll-explain", "plimsoll-stack", "plimsoll-tcp"]),
-    ("sim", &["plimsoll", "plimsoll-buf", "plimsoll-wire", "plimsoll-tcp", "plimsoll-stack"]),
-    ("cli", &["plimsoll", "plimsoll-drill", "plimsoll-lab", "plimsoll-explain", "plimsoll-sim"]),
-];
 
 /// Directories at the root. A word in back-ticks that begins with one of them is a path.
 const ROOTS: [&str; 7] = ["crates/", "xtask/", "tests/", "fuzz/", "docs/", ".ci/", ".cargo/"];
@@ -39,7 +21,6 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     named_paths(tree, findings);
     links(tree, findings);
-    crate_order(tree, findings);
     machine_places(tree, findings);
     registry(tree, findings);
 }
@@ -108,38 +89,6 @@ fn normalise(folder: &str, target: &str) -> String {
         }
     }
     parts.join("/")
-}
-
-/// No crate may depend on one that stands after it.
-fn crate_order(tree: &Tree, findings: &mut Vec<Finding>) {
-    for (name, may_use) in MAY_USE {
-        let path = format!("crates/{name}/Cargo.toml");
-        let Some(text) = tree.text(&path) else { continue };
-        for (line, used) in workspace_dependencies(text) {
-            if !may_use.contains(&used.as_str()) {
-                let what = format!("crate `{name}` must not depend on `{used}`");
-                findings.push(Finding::new(&path, line, &what));
-            }
-        }
-    }
-}
-
-/// The `plimsoll*` keys in the dependency tables of a manifest, with their lines.
-fn workspace_dependencies(manifest: &str) -> Vec<(usize, String)> {
-    let mut inside = false;
-    let mut found = Vec::new();
-    for (n, line) in manifest.lines().enumerate() {
-        let line = line.trim();
-        if let Some(table) = line.strip_prefix('[') {
-            inside = table.contains("dependencies");
-            continue;
-        }
-        let key = line.split(['.', '=', ' ']).next().unwrap_or("");
-        if inside && key.starts_with("plimsoll") {
-            found.push((n + 1, key.to_string()));
-        }
-    }
-    found
 }
 
 fn machine_places(tree: &Tree, findings: &mut Vec<Finding>) {

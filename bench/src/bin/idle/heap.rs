@@ -1,4 +1,5 @@
 //! What is allocated: the system's allocator, and a count of what lives by size.
+#![allow(unsafe_code, reason = "what it calls is unsafe")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, Ordering};

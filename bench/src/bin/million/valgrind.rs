@@ -1,4 +1,5 @@
 //! Tells valgrind when to look.
+#![allow(unsafe_code, reason = "what it calls is unsafe")]
 
 /// What a client request of valgrind is made of: the number of the request, and five arguments.
 type Request = [u64; 6];

@@ -2,6 +2,7 @@
 //!
 //! Beside `device/sys` this is the only folder of the crate with `unsafe` code. Each type here is
 //! small, says why its `unsafe` is right, and is held by loom models.
+#![allow(unsafe_code, reason = "this folder is where it belongs, audited as a whole")]
 
 mod parking;
 pub(crate) mod socket_lock;

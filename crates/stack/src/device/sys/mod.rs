@@ -2,6 +2,7 @@
 //!
 //! Every function here is safe to call with any argument. What an argument means to the kernel is
 //! checked by the kernel.
+#![allow(unsafe_code, reason = "this folder is where it belongs, audited as a whole")]
 
 use std::ffi::c_void;
 use std::io;

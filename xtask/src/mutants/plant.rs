@@ -23,12 +23,12 @@ pub(super) struct Mutant {
     /// No packet of one connection shows it, for the reason given here.
     #[serde(default)]
     pub(super) no_script: Option<String>,
-    /// A script that shows it has not been found so far, for the reason given here.
+    /// The script that shows it, if that is not the one of its name in `tests/drill/swarm`.
     #[serde(default)]
-    pub(super) script_missing: Option<String>,
-    /// A script that somebody has written: small scenarios do not reach what shows it.
+    script: Option<String>,
+    /// The experiment of the lab whose verdict it must change. The swarm need not find it.
     #[serde(default)]
-    pub(super) by_hand: Option<String>,
+    pub(super) experiment: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -37,6 +37,13 @@ struct Table {
 }
 
 impl Mutant {
+    /// The packetdrill script that must fail on it.
+    pub(super) fn script(&self) -> Option<String> {
+        let own = || format!("tests/drill/swarm/{}.pkt", self.name);
+        let shown = self.no_script.is_none() && self.experiment.is_none();
+        shown.then(|| self.script.clone().unwrap_or_else(own))
+    }
+
     /// The changed text, in which a switch asks for mutant `number`.
     fn replacement(&self, number: usize) -> String {
         let krate = if self.file.starts_with("crates/tcp/") { "crate" } else { "plimsoll_tcp" };
@@ -62,18 +69,6 @@ pub(super) fn read_table(root: &Path) -> Result<Vec<Mutant>> {
     let path = root.join(TABLE);
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let table: Table = toml::from_str(&text).with_context(|| path.display().to_string())?;
-    let several = |mutant: &&Mutant| {
-        let said = [&mutant.no_script, &mutant.script_missing, &mutant.by_hand];
-        said.into_iter().flatten().count() > 1
-    };
-    if let Some(mutant) = table.mutant.iter().find(several) {
-        bail!(
-            "{TABLE}: `{}` has two of no_script, script_missing and by_hand: keep no_script if no \
-             script can show it, script_missing if none was found so far, or by_hand with the path \
-             of the one that somebody has written",
-            mutant.name
-        );
-    }
     Ok(table.mutant)
 }
 
@@ -181,6 +176,9 @@ mod tests {
             let text = core::str::from_utf8(bytes).unwrap();
             assert!(!text.contains("MUTANT)") || name.ends_with("mutants.rs"), "{name}");
             syn::parse_file(text).unwrap();
+        }
+        for script in mutants.iter().filter_map(Mutant::script) {
+            assert!(root().join(&script).exists(), "{script}");
         }
         let mut names: Vec<&str> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
         names.sort_unstable();
