@@ -43,8 +43,8 @@ const MIRI_TESTS: [(&str, &[&str]); 3] = [
 ];
 
 impl Session {
-    /// Tests under Miri: those of the buffers, since it sees undefined behaviour, and those of headers
-    /// and engine as 32-bit and big-endian processors run them.
+    /// Tests under Miri: those of the buffers, since it sees undefined behaviour, and those of
+    /// headers and engine as 32-bit and big-endian processors run them.
     pub(crate) fn miri(&mut self) -> Result<()> {
         let nightly = match toolchain::nightly(&self.root, &["miri", "rust-src"]) {
             Ok(nightly) => nightly,

@@ -60,8 +60,8 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// Whether all was tried: nothing is installed any more, on the time of another suite.
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Installs what is missing for the suites of `test`, or for those of `nightly`, if this is root and
-/// there is apt-get. What cannot be had is named here; the suites that need it are left out, or
+/// Installs what is missing for the suites of `test`, or for those of `nightly`, if this is root
+/// and there is apt-get. What cannot be had is named here; the suites that need it are left out, or
 /// have failed where `CI` is set.
 pub(crate) fn prepare(nightly: bool) -> Result<()> {
     let mut packages = missing_among(&all_programs());

@@ -81,7 +81,8 @@ fn measure(root: &Path, bench: &Bench) -> Result<()> {
     println!("\n== {}", bench.name);
     let mut files = Vec::new();
     for (number, options) in bench.runs.iter().enumerate() {
-        let file = session::cargo_target(root).join(format!("figures-{}-{number}.json", bench.name));
+        let file =
+            session::cargo_target(root).join(format!("figures-{}-{number}.json", bench.name));
         let json = file.to_str().context("the path of the repository is text")?;
         let words = [&[bench.measures, "--json", json], *options].concat();
         (bench.run)(root, &words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;

@@ -4,11 +4,12 @@
 //! into one copy of the tree below `target/mutants`, where `MUTANT` has become a question to a
 //! switch: there is one build, and the environment of a process says which of them it runs.
 //!
-//! The swarm of the simulator must break an invariant on the mutant, with a seed that passes without
-//! it, and the mutant's packetdrill script must fail on the mutant and pass without it. The kernel
-//! passes the same script, which the suite `drill` checks. Instead, a mutant that names an experiment
-//! of the lab turns one mechanism off; a check of its verdict that holds without the mutant must fail.
-//! A mutant that nothing shows means that an invariant, a script or a check is missing.
+//! The swarm of the simulator must break an invariant on the mutant, with a seed that passes
+//! without it, and the mutant's packetdrill script must fail on the mutant and pass without it. The
+//! kernel passes the same script, which the suite `drill` checks. Instead, a mutant that names an
+//! experiment of the lab turns one mechanism off; a check of its verdict that holds without the
+//! mutant must fail. A mutant that nothing shows means that an invariant, a script or a check is
+//! missing.
 
 mod build;
 mod plant;

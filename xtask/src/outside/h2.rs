@@ -40,7 +40,7 @@ pub(crate) fn prepared(root: &Path) -> Result<Result<Command, String>> {
         Err(why) => return Ok(Err(why)),
     };
     let built = session::build_release(root, &["plimsoll-cli", "plimsoll-interop"])?;
-    // Apart from these, so that what is measured without the web server is built without its features.
+    // Apart from these, so that they are built without the features of the web server.
     session::build_release(root, &["plimsoll-web"])?;
     let mut command = Command::new(built.join("plimsoll-interop"));
     command.args(["h2", "--h2spec"]).arg(h2spec);

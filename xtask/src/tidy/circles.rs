@@ -1,8 +1,8 @@
 //! Which modules of a crate use each other in a circle.
 //!
 //! A module is a file. A use is any path that begins with `crate::` or `super::`, in code that is
-//! not for tests. A module and those inside it may use each other. Uses by way of a method of a type
-//! that another file has extended, and paths inside macros, are not seen.
+//! not for tests. A module and those inside it may use each other. Uses by way of a method of a
+//! type that another file has extended, and paths inside macros, are not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

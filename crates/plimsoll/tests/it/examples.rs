@@ -2,7 +2,7 @@
 //! example, in an example of the documentation, or in the README, or is listed here with the reason
 //! why it need not be.
 
-#[path = "../examples/custom_device.rs"]
+#[path = "../../examples/custom_device.rs"]
 mod custom_device;
 #[cfg(feature = "tokio")]
 mod namespace;
