@@ -5,9 +5,7 @@
 #[path = "../../examples/custom_device.rs"]
 mod custom_device;
 #[cfg(feature = "tokio")]
-mod namespace;
-#[cfg(feature = "tokio")]
-#[path = "../examples/tun_proxy.rs"]
+#[path = "../../examples/tun_proxy.rs"]
 mod tun_proxy;
 
 use std::collections::BTreeSet;
@@ -143,7 +141,7 @@ fn the_first_program_of_the_readme_is_an_example() {
 #[test]
 #[ignore = "needs root, network namespaces and /dev/net/tun"]
 fn the_first_program_of_the_readme_proxies() {
-    namespace::isolated("the_first_program_of_the_readme_proxies", || {
+    crate::namespace::isolated("examples::the_first_program_of_the_readme_proxies", || {
         std::thread::spawn(|| tun_proxy::main().expect("the proxy never ends"));
         through_the_proxy();
     });
@@ -154,7 +152,7 @@ fn through_the_proxy() {
     use std::io::{ErrorKind, Read, Write};
     use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-    use namespace::ip;
+    use crate::namespace::ip;
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
     let is_there = || {
