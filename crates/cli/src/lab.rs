@@ -21,34 +21,34 @@ pub(crate) struct LabArgs {
     /// Experiments to run [default: all]
     #[arg(value_name = "NAME", value_parser = experiment)]
     pub names: Vec<&'static str>,
-    /// The same, as a list
-    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', value_parser = experiment)]
-    pub only: Vec<&'static str>,
-    /// Three pairs of 0.6 s each: enough to see every effect
+    /// The published form: all cases of each experiment, with more and longer runs. It takes about
+    /// six minutes
     #[arg(long)]
-    pub quick: bool,
+    pub full: bool,
     /// Flows of each case, in place of the experiment's own
-    #[arg(short = 'P', long, value_name = "N,N", value_delimiter = ',',
+    #[arg(short = 'P', long, value_name = "N,N", value_delimiter = ',', requires = "full",
           value_parser = |text: &str| units::whole(text, 1_u32, 4096))]
     pub flows: Vec<u32>,
     /// Pairs of runs, before and after in turn [default: 5]
-    #[arg(long, value_name = "COUNT",
+    #[arg(long, value_name = "COUNT", requires = "full",
           value_parser = |text: &str| units::whole(text, 1_u16, 1000))]
     pub pairs: Option<u16>,
     /// Seconds that each run is measured [default: 0.8]
-    #[arg(short = 'l', long, value_name = "SECONDS", value_parser = units::run_time)]
+    #[arg(short = 'l', long, value_name = "SECONDS", requires = "full",
+          value_parser = units::run_time)]
     pub length: Option<Duration>,
     /// Also run against the host's kernel over TUN, and its own TCP over veth beside ours; needs
     /// root
-    #[arg(long)]
+    #[arg(long, requires = "full")]
     pub kernel: bool,
-    /// Print every figure of every case, not only the table
+    /// Print every figure of every case, too
     #[arg(long)]
     pub details: bool,
     /// Also write all figures as JSON, an array of the experiments' objects; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Also write a report with charts and the packets as one HTML file; - is standard output
+    /// Where to write the report with charts and packets, one HTML file; - is standard output
+    /// [default: a new file in the directory for temporary files]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Also write the chart of all gains as an SVG file; - is standard output
@@ -76,16 +76,15 @@ fn experiment(text: &str) -> Result<&'static str, String> {
 
 impl LabArgs {
     fn chosen(&self) -> Vec<&'static Experiment> {
-        let named = |known: &&Experiment| {
-            self.names.iter().chain(&self.only).any(|name| *name == known.name)
+        let wanted = |known: &&Experiment| {
+            self.names.is_empty() || self.names.iter().any(|name| *name == known.name)
         };
-        let all = self.names.is_empty() && self.only.is_empty();
-        experiments::ALL.iter().filter(|known| all || named(known)).collect()
+        experiments::ALL.iter().filter(wanted).collect()
     }
 
     /// The plan, with captures in `scratch` if only the report needs them.
     fn plan(&self, scratch: Option<&Path>) -> Plan {
-        let base = if self.quick { Plan::quick() } else { Plan::default() };
+        let base = if self.full { Plan::default() } else { Plan::quick() };
         let wanted = self.pcap_dir.clone().map(|dir| Captures { dir, all: true });
         let needed = scratch.map(|dir| Captures { dir: dir.to_owned(), all: false });
         Plan {
@@ -114,13 +113,19 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     }
     // Opened now, so that nothing is in vain for a name that cannot be written.
     let json = output::open(args.json.as_deref())?;
-    let html = output::open(args.html.as_deref())?;
     let svg = output::open(args.svg.as_deref())?;
-    let documents = [&json, &html, &svg];
-    let on_stdout = documents.into_iter().flatten().filter(|output| output.is_stdout()).count();
+    let is_stdout = |path: &Option<PathBuf>| output::is_stdout(path.as_deref());
+    let on_stdout = [&args.json, &args.html, &args.svg].into_iter().filter(|path| is_stdout(path));
+    let on_stdout = on_stdout.count();
     if on_stdout > 1 {
         bail!("only one of --json, --html and --svg can go to standard output");
     }
+    let page = match &args.html {
+        Some(path) => Some(path.clone()),
+        None if on_stdout == 0 => Some(temporary_page()?),
+        None => None,
+    };
+    let html = output::open(page.as_deref())?;
     let scratch = html.as_ref().map(|_| tempfile::tempdir()).transpose();
     let scratch = scratch.context("cannot make a directory for captures")?;
     let chosen = args.chosen();
@@ -132,10 +137,22 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         svg.map(|output| output.write(&report::svg(&reports))),
     ];
     if on_stdout == 0 && !reports.is_empty() {
-        let details = args.details || chosen.len() == 1;
-        let details = if details { table::text(&reports) + "\n" } else { String::new() };
-        output::print((details + &summary::text(&reports)).as_bytes())?;
+        let mut text = if args.details { table::text(&reports) + "\n" } else { String::new() };
+        text += &summary::text(&reports);
+        if args.full {
+            text += &summary::missed(&reports);
+        }
+        let page = page.map(|page| format!("Report with charts and packets: {}\n", page.display()));
+        output::print((text + &page.unwrap_or_default()).as_bytes())?;
     }
     outcome?;
     written.into_iter().flatten().collect()
+}
+
+/// A new file for a report that nobody asked for by name.
+fn temporary_page() -> anyhow::Result<PathBuf> {
+    let file = tempfile::Builder::new().prefix("plimsoll-lab-").suffix(".html").tempfile();
+    let kept = file.and_then(|file| file.keep().map_err(|error| error.error));
+    let (_, path) = kept.context("cannot make a file for the report; name one with --html")?;
+    Ok(path)
 }

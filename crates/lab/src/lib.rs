@@ -32,6 +32,8 @@ pub mod usage;
 pub mod virtual_clock;
 pub mod workload;
 
+use std::time::Instant;
+
 use experiment::{Plan, Report, RunInfo, Watch};
 use experiments::Experiment;
 
@@ -40,18 +42,25 @@ use experiments::Experiment;
 pub fn run(experiments: &[&Experiment], plan: &Plan) -> (Vec<Report>, anyhow::Result<()>) {
     let priority = experiment::pin::first_in_line();
     let about = RunInfo::new(plan, priority);
-    let count = experiments.len();
-    let mut reports = Vec::with_capacity(count);
+    let started = Instant::now();
+    let mut watch = Watch::new(experiments.len());
+    let mut reports = Vec::with_capacity(experiments.len());
     for (index, experiment) in experiments.iter().enumerate() {
-        let mut watch = Watch::new(&format!("{}/{count} {}", index + 1, experiment.name));
-        watch.begin();
-        match (experiment.run)(plan, &mut watch) {
-            Ok(report) => reports.push(Report { run: Some(about.clone()), ..report }),
+        watch.begin(experiment.name);
+        let plan = plan.of_experiment(experiments.len() - 1 - index, started);
+        match (experiment.run)(&plan, &mut watch) {
+            Ok(mut report) => {
+                report.verdict.notes.extend(plan.headlines.then(|| HEADLINES.to_owned()));
+                reports.push(Report { run: Some(about.clone()), ..report });
+            }
             Err(error) => return (reports, Err(error.context(experiment.name))),
         }
     }
     (reports, Ok(()))
 }
+
+/// What is said where only headlines ran.
+const HEADLINES: &str = "only the headline case ran; `plimsoll lab --full` runs the others, too";
 
 /// The JSON document: an array of the experiments' objects.
 pub fn json(reports: &[Report]) -> String {

@@ -135,7 +135,7 @@ fn report() -> Result<()> {
     let (page, picture) = (scratch.file("lab.html"), scratch.file("lab.svg"));
     let captures = scratch.file("captures");
     let mut command = Command::new(plimsoll_program()?);
-    command.args(["lab", "--pairs", "1", "-l", "0.05", "-P", "2"]);
+    command.args(["lab", "--full", "--pairs", "1", "-l", "0.05", "-P", "2"]);
     command.arg("--html").arg(&page).arg("--svg").arg(&picture);
     command.arg("--pcap-dir").arg(&captures);
     Process::spawn("lab", &mut command)?.success(LATER)?;

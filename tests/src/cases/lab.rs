@@ -71,7 +71,9 @@ fn beside() -> Result<()> {
     let (host, scratch) = (Host::new()?, Scratch::new()?);
     let file = scratch.file("lab.json");
     let mut command = host.ns.command(&plimsoll_program()?.to_string_lossy());
-    command.args(["lab", "--kernel", "--pairs", "1", "-l", "0.05", "--flows", "2", "--json"]);
+    command.args([
+        "lab", "--full", "--kernel", "--pairs", "1", "-l", "0.05", "--flows", "2", "--json",
+    ]);
     Process::spawn("lab", command.arg(&file))?.success(LATER)?;
     host.check()?;
     let text = std::fs::read_to_string(&file).context("reading the figures")?;
@@ -151,7 +153,7 @@ fn positive(figures: &Value, name: &str) -> Result<f64> {
 fn killed() -> Result<()> {
     let host = Host::new()?;
     let mut command = host.ns.command(&plimsoll_program()?.to_string_lossy());
-    command.args(["lab", "ack-defer", "--kernel", "-l", "20"]);
+    command.args(["lab", "ack-defer", "--full", "--kernel", "-l", "20"]);
     let mut process = Process::spawn("lab", &mut command)?;
     process.wait_line(START, |line| line.contains("ack-defer"))?;
     // Whatever it is doing by then.
@@ -163,7 +165,7 @@ fn killed() -> Result<()> {
 
 fn without_root() -> Result<()> {
     let scratch = Scratch::new()?;
-    let mut command = as_nobody(&scratch, &["lab", "--quick", "--kernel"])?;
+    let mut command = as_nobody(&scratch, &["lab", "--full", "--kernel"])?;
     let ended = Process::spawn("lab", &mut command)?.wait(START)?;
     ensure!(!ended.status.success(), "it ran without root");
     for word in ["--kernel", "root"] {

@@ -23,8 +23,14 @@ const MECHANISMS: [(&str, &str); 5] = [
 pub(super) fn measure(root: &Path, options: &[&str]) -> Result<PathBuf> {
     let report = session::cargo_target(root).join("figures-lab.json");
     let mut command = Command::new("cargo");
-    command.args(["run", "--release", "-p", "plimsoll-cli", "--", "lab", "--json"]).arg(&report);
-    let status = command.args(options).current_dir(root).status().context("starting cargo")?;
+    command.args(["run", "--release", "-p", "plimsoll-cli", "--", "lab", "--full"]);
+    let status = command
+        .arg("--json")
+        .arg(&report)
+        .args(options)
+        .current_dir(root)
+        .status()
+        .context("starting cargo")?;
     ensure!(status.success(), "the lab failed");
     Ok(report)
 }
@@ -67,6 +73,7 @@ fn command(of_lab: &str) -> String {
     if let Some(json) = words.iter().position(|word| *word == "--json") {
         words.drain(json..words.len().min(json + 2));
     }
+    words.retain(|word| *word != "--full");
     let sudo = if words.contains(&"--kernel") { "sudo -E " } else { "" };
     [&[&*format!("{sudo}cargo xtask figures lab")], &words[..]].concat().join(" ")
 }

@@ -55,7 +55,7 @@ fn has_figures(document: &Value) {
 
 #[test]
 fn an_experiment_is_the_same_every_time() {
-    let run = || document("lab --only tso-trim --pairs 2 --json -");
+    let run = || document("lab tso-trim --full --pairs 2 --json -");
     let all = run();
     assert_eq!(all, run());
     let [first] = all.as_array().unwrap().as_slice() else { panic!("{all}") };
@@ -89,7 +89,7 @@ fn an_experiment_is_the_same_every_time() {
 fn experiments_in_real_time() {
     let dir = tempfile::tempdir().unwrap();
     let line = format!(
-        "lab tso-split autocork --pairs 1 -l 0.1 --flows 2 --json - --pcap-dir {}",
+        "lab tso-split autocork --full --pairs 1 -l 0.1 --flows 2 --json - --pcap-dir {}",
         dir.path().display()
     );
     let reports = document(&line);
@@ -110,7 +110,7 @@ fn experiments_in_real_time() {
 
 #[test]
 fn experiments_on_receiving() {
-    let line = "lab pure-ack ack-defer --pairs 1 -l 0.1 --flows 1 --json -";
+    let line = "lab pure-ack ack-defer --full --pairs 1 -l 0.1 --flows 1 --json -";
     let reports = document(line);
     let [pure, defer] = reports.as_array().unwrap().as_slice() else { panic!("{reports}") };
     assert_eq!((&pure["seed"], &defer["seed"]), (&"002".into(), &"004".into()));
@@ -139,7 +139,10 @@ fn experiments_are_listed_and_captured() {
     assert!(list.contains("tso-trim"), "{list}");
     assert!(failure("lab tso-trimming", 2).contains("known: "));
     let dir = tempfile::tempdir().unwrap();
-    let line = format!("lab tso-trim --pairs 1 --pcap-dir {}", dir.path().join("x").display());
+    let line = format!(
+        "lab tso-trim --full --details --pairs 1 --pcap-dir {}",
+        dir.path().join("x").display()
+    );
     let text = String::from_utf8(plimsoll(&line).stdout).unwrap();
     for part in ["9055 -> 7246", "pinned: plimsoll.tcp_sndbuf_raw", "the published gain", "loses"] {
         assert!(text.contains(part), "{part}: {text}");

@@ -91,7 +91,7 @@ fn the_lab_writes_what_its_schema_says() {
         return;
     };
     // On a virtual clock, so that no figure depends on how busy the machine is.
-    let all = document("lab tso-trim --pairs 2 --json -");
+    let all = document("lab tso-trim --full --pairs 2 --json -");
     accepts(&validator, &all);
     let wrong = |path: &str, value: Option<Value>| {
         refuses(&validator, &all, &format!("/0/{path}"), value);

@@ -1,6 +1,7 @@
 //! Runs in turn: pairs, cases, and the captures beside them.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use schemars::JsonSchema;
@@ -119,13 +120,20 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Of `experiment`, without any case yet.
-    pub fn new(experiment: &'a str, plan: &'a Plan, watch: &'a mut Watch) -> Bench<'a> {
+    /// Of `experiment`, which has so many cases.
+    pub fn new(
+        experiment: &'a str,
+        plan: &'a Plan,
+        watch: &'a mut Watch,
+        cases: usize,
+    ) -> Bench<'a> {
+        watch.expect(if plan.headlines { 1 } else { cases } * plan.pairs);
         Bench { experiment, plan, watch, cases: Vec::new() }
     }
 
     /// Runs all pairs of a case, and one run of each column more if captures are wanted. The
-    /// closure gets how long to run and where to leave a capture.
+    /// closure gets how long to run and where to leave a capture. A case that is not the headline
+    /// is left out if the plan says so.
     ///
     /// # Errors
     /// If a run fails.
@@ -161,10 +169,13 @@ impl<'a> Bench<'a> {
         beside: Option<Beside<'_>>,
         condition: &dyn Condition,
     ) -> anyhow::Result<()> {
+        if self.plan.headlines && !self.cases.is_empty() {
+            return Ok(());
+        }
         let captures = self.capture(name, &mut run, condition)?;
         let plan = self.plan;
         let run = |column| run(plan, column, None);
-        let case = Case::measure(name, plan.pairs, self.watch, run, beside, condition)?;
+        let case = Case::measure(name, plan, self.watch, run, beside, condition)?;
         self.cases.push(Case { captures, ..case });
         Ok(())
     }
@@ -211,33 +222,41 @@ pub struct Case {
 }
 
 impl Case {
-    /// Runs pairs until `pairs` of them count, or until there is no [try](super::condition) left.
+    /// Runs pairs until as many of them count as are planned, or until the time of the experiment
+    /// is over. One pair counts in any case.
     ///
     /// # Errors
     /// If a run fails.
     pub fn measure(
         name: &str,
-        pairs: usize,
+        plan: &Plan,
         watch: &mut Watch,
         mut run: impl FnMut(Column) -> anyhow::Result<Run>,
         mut beside: Option<Beside<'_>>,
         condition: &dyn Condition,
     ) -> anyhow::Result<Case> {
-        let pairs = pairs.max(1);
+        let pairs = plan.pairs.max(1);
         let (mut done, mut set_aside) = (Vec::with_capacity(pairs), Vec::new());
-        let mut tries = Tries::new(pairs);
-        while done.len() < pairs {
+        let mut tries = Tries::new(plan.again);
+        let mut longest = Duration::ZERO;
+        while done.len() < pairs && (done.is_empty() || plan.has_time(longest)) {
             let mut say = |what: &str| {
                 watch.show(&format!("{name}: pair {}/{pairs}, {what}", done.len() + 1));
             };
             say("getting ready");
+            let begun = Instant::now();
             condition.prepare().with_context(|| name.to_owned())?;
             // Who goes first changes with every try.
             let is_even = (done.len() + set_aside.len()).is_multiple_of(2);
             let pair = Pair::measure(name, is_even, &mut run, beside.as_mut(), &mut say)?;
-            match tries.why_not(&pair, condition) {
+            longest = longest.max(begun.elapsed());
+            let why_not = tries.why_not(&pair, condition).filter(|_| plan.has_time(longest));
+            match why_not {
                 Some(why) => set_aside.push(SetAside { case: name.to_owned(), why }),
-                None => done.push(pair),
+                None => {
+                    done.push(pair);
+                    watch.advance();
+                }
             }
         }
         Ok(Case { name: name.to_owned(), pairs: done, set_aside, captures: Vec::new() })

@@ -59,9 +59,10 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    /// For a case of so many pairs.
-    pub(super) fn new(pairs: usize) -> Tries {
-        Tries { disturbed: pairs, refused: 2 * pairs }
+    /// `again` pairs may be set aside because of other programs, and twice as many for another
+    /// reason.
+    pub(super) fn new(again: usize) -> Tries {
+        Tries { disturbed: again, refused: 2 * again }
     }
 
     /// Why a pair does not count; `None` if it does, or if there is no try left.
@@ -89,13 +90,19 @@ fn undisturbed(pair: &Pair) -> Option<String> {
     Some(format!("other programs had {} of the processors ({})", percent(share), column.name()))
 }
 
-/// What is to be said of a case whose pairs count although others had the processors: there was no
-/// try left. `None` if there is no such pair.
+/// What is to be said of a case whose pairs count although other programs had the processors, as
+/// there was no try left. `None` if there is no such pair.
 pub(super) fn disturbed(case: &Case) -> Option<String> {
-    let count = case.pairs.iter().filter(|pair| undisturbed(pair).is_some()).count();
-    let (all, name) = (case.pairs.len(), &case.name);
-    let words = format!("{name}: other programs had the processors in {count} of {all} pairs too");
-    (count > 0).then(|| words + ", as the machine was busy")
+    disturbance(&case.pairs).map(|words| format!("{}: {words}", case.name))
+}
+
+/// The same of the first case among `pairs`, without its name.
+pub(super) fn disturbance(pairs: &[Pair]) -> Option<String> {
+    let first = &pairs.first()?.case;
+    let pairs: Vec<&Pair> = pairs.iter().filter(|pair| pair.case == *first).collect();
+    let all = pairs.len();
+    let count = pairs.into_iter().filter(|pair| undisturbed(pair).is_some()).count();
+    (count > 0).then(|| format!("machine busy in {count} of {all} pairs"))
 }
 
 /// What was set aside, for people: a line for each case, with each reason once.
@@ -164,8 +171,12 @@ mod tests {
             captures: Vec::new(),
         };
         assert_eq!(disturbed(&case(vec![pair(0.0, 0.0)])), None);
-        let words = disturbed(&case(vec![pair(0.0, 0.0), pair(0.5, 0.0)])).unwrap();
-        assert!(words.starts_with("a: other programs had the processors in 1 of 2"), "{words}");
+        let mut pairs = vec![pair(0.0, 0.0), pair(0.5, 0.0)];
+        let words = "machine busy in 1 of 2 pairs";
+        assert_eq!(disturbed(&case(pairs.clone())).unwrap(), format!("a: {words}"));
+        // Of the first case only.
+        pairs.push(Pair { case: "b".into(), ..pair(0.5, 0.5) });
+        assert_eq!(disturbance(&pairs).unwrap(), words);
     }
 
     #[test]

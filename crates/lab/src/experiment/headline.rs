@@ -79,7 +79,11 @@ pub struct Headline {
 }
 
 fn pairs_against(count: usize) -> String {
-    if count == 1 { "1 pair against".to_owned() } else { format!("{count} pairs against") }
+    if count == 1 {
+        "1 pair shows no gain".to_owned()
+    } else {
+        format!("{count} pairs show no gain")
+    }
 }
 
 impl Headline {
@@ -122,11 +126,15 @@ impl Headline {
     /// The verdict in a few words: how the gain compares with the published one.
     pub fn words(&self) -> String {
         match self.beyond.map(|beyond| (beyond, (beyond * 100.0).round())) {
-            None => "not taken".into(),
+            None => "the figure could not be taken".into(),
             Some((beyond, _)) if !self.reached && beyond >= -SAME => pairs_against(self.against),
             Some((_, percent)) if self.reached && percent < 1.0 => "the published gain".into(),
-            Some((_, percent)) if self.reached => format!("{percent:.0} % beyond"),
-            Some((beyond, _)) => format!("{:.1} % short", -beyond * 100.0),
+            Some((_, percent)) if self.reached => {
+                format!("{percent:.0} % beyond the published gain")
+            }
+            Some((beyond, _)) => {
+                format!("{:.1} % short of the published gain", -beyond * 100.0)
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is asked of an experiment.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -14,6 +14,12 @@ pub struct Plan {
     pub flows: Option<Vec<u32>>,
     /// Pairs of each case.
     pub pairs: usize,
+    /// How many pairs of a case are measured again because other programs had the processors.
+    pub again: usize,
+    /// Only the first case of each experiment runs.
+    pub headlines: bool,
+    /// No pair begins that would end after this, except the first of a case.
+    pub until: Option<Instant>,
     /// How long one run is measured.
     pub length: Duration,
     /// How long it runs before that.
@@ -43,6 +49,9 @@ impl Default for Plan {
         Plan {
             flows: None,
             pairs: 5,
+            again: 5,
+            headlines: false,
+            until: None,
             length: Duration::from_millis(800),
             warm_up: Duration::from_millis(300),
             captures: None,
@@ -51,10 +60,29 @@ impl Default for Plan {
     }
 }
 
+/// How long the quick form may take. It is a little less than the 90 seconds that are promised, for
+/// what ends late.
+const QUICK: Duration = Duration::from_secs(82);
+/// What each further experiment is left of that.
+const EACH: Duration = Duration::from_secs(11);
+
 impl Plan {
-    /// Three short pairs: enough to see every effect, too little for a publication.
+    /// Three short pairs of the headlines: enough to see every effect, too little for a
+    /// publication.
     pub fn quick() -> Plan {
-        Plan { pairs: 3, length: Duration::from_millis(600), ..Plan::default() }
+        let length = Duration::from_millis(600);
+        Plan { pairs: 3, again: 2, headlines: true, length, ..Plan::default() }
+    }
+
+    /// The plan of an experiment that so many others follow, in a run that began at `started`.
+    pub(crate) fn of_experiment(&self, others: usize, started: Instant) -> Plan {
+        let until = self.headlines.then(|| started + QUICK.saturating_sub(EACH * others as u32));
+        Plan { until, ..self.clone() }
+    }
+
+    /// Whether there is time for a pair that takes as long as `pair`.
+    pub(super) fn has_time(&self, pair: Duration) -> bool {
+        self.until.is_none_or(|until| Instant::now() + pair <= until)
     }
 
     /// The same, as short as a run that is captured.

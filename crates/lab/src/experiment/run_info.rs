@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn the_command_has_no_path() {
-        let words = ["/somewhere/target/release/plimsoll", "lab", "--quick"];
-        assert_eq!(command(words.into_iter().map(OsString::from)), "plimsoll lab --quick");
+        let words = ["/somewhere/target/release/plimsoll", "lab", "--full"];
+        assert_eq!(command(words.into_iter().map(OsString::from)), "plimsoll lab --full");
         let words = ["plimsoll", "lab", "--html", "it's here.html", ""];
         let expected = "plimsoll lab --html 'it'\\''s here.html' ''";
         assert_eq!(command(words.into_iter().map(OsString::from)), expected);

@@ -1,62 +1,59 @@
-//! The table at the end: one line for each mechanism, and what was missed.
-
-use comfy_table::{CellAlignment, Table, presets};
+//! The screen at the end: what each mechanism does, what was switched, and what that gave.
 
 use super::{Check, Column, Headline, Report, condition};
+use crate::experiments;
 
-/// The table, and below it the knobs and what was missed.
+const YES: &str = "yes";
+const UNCLEAR: &str = "unclear";
+
+/// Four lines for each mechanism, and how many show the published gain.
 pub fn text(reports: &[Report]) -> String {
-    let with_kernel = reports.iter().any(|report| !report.kernel.is_null());
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let mut header =
-        vec!["mechanism", "figure", "published", "measured", "best", "after/before", "verdict"];
-    if with_kernel {
-        header.insert(5, "kernel");
+    let lines: String = reports.iter().map(mechanism).collect();
+    let count = |word| reports.iter().filter(|report| answer(report) == word).count();
+    let (all, reached) = (reports.len(), count(YES));
+    let unclear = match count(UNCLEAR) {
+        0 => String::new(),
+        count => format!("; {count} unclear, as the machine was busy"),
+    };
+    format!("{lines}\nResult: {reached} of {all} show at least the published gain here{unclear}.\n")
+}
+
+fn mechanism(report: &Report) -> String {
+    let about = experiments::find(report.experiment).map_or("", |known| known.about);
+    let knob = report.knob.replace(" = ", " ").replace(" / ", " -> ");
+    let mut out = format!("{}: {about}\n  off -> on: {knob}\n", report.experiment);
+    if let Some(headline) = &report.headline {
+        out.push_str(&figures(headline));
+        let mut verdict = vec![format!("{}, {}", answer(report), headline.words())];
+        verdict.extend(missed_beside(report));
+        verdict.extend(condition::disturbance(&report.pairs));
+        out.push_str(&format!("  {}\n", verdict.join("; ")));
     }
-    table.set_header(header.iter().copied());
-    for report in reports {
-        table.add_row(row(report, with_kernel));
-    }
-    for (index, name) in header.iter().enumerate().skip(2) {
-        if let Some(column) = table.column_mut(index).filter(|_| *name != "verdict") {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut out: String = table.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
-    out.push('\n');
-    for report in reports {
-        out.push_str(&format!("{}: {}\n", report.experiment, report.knob));
-    }
-    for report in reports {
-        for line in condition::lines(&report.set_aside) {
-            out.push_str(&format!("{}: {line}\n", report.experiment));
-        }
-    }
-    out.push_str(&missed(reports));
     out
 }
 
-fn row(report: &Report, with_kernel: bool) -> Vec<String> {
-    let mut row = vec![report.experiment.to_owned()];
-    let Some(headline) = &report.headline else { return row };
-    let Headline { published, measured, ratio, .. } = headline;
-    let show = |value| headline.show(value);
-    row.push(headline.label.to_owned());
-    let mark = if headline.derived.is_some() { " (derived)" } else { "" };
-    row.push(format!("{} -> {}{mark}", show(Some(published.before)), show(Some(published.after))));
-    row.push(format!("{} -> {}", show(measured.before), show(measured.after)));
-    row.push(show(measured.best));
-    if with_kernel {
-        row.push(kernel(report, headline, " -> ", |value| headline.show(value)));
+/// Whether a mechanism shows the published gain. On a busy machine its absence proves nothing.
+fn answer(report: &Report) -> &'static str {
+    if report.headline.as_ref().is_some_and(|headline| headline.reached) {
+        YES
+    } else if condition::disturbance(&report.pairs).is_some() {
+        UNCLEAR
+    } else {
+        "no"
     }
-    row.push(ratio.map_or_else(
-        || "-".to_owned(),
-        |ratio| format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max),
-    ));
-    let bars = missed_beside(report).map(|bars| format!("; {bars}")).unwrap_or_default();
-    row.push(headline.words() + &bars);
-    row
+}
+
+/// The figure that decides, off and on.
+fn figures(headline: &Headline) -> String {
+    let Headline { label, published, measured, ratio, .. } = headline;
+    let show = |before, after, ratio: Option<f64>| {
+        let change = ratio.map(|ratio| format!(" ({:+.0} %)", (ratio - 1.0) * 100.0));
+        let (before, after) = (headline.show(before), headline.show(after));
+        format!("{before} -> {after}{}", change.unwrap_or_default())
+    };
+    let there = show(Some(published.before), Some(published.after), Some(published.ratio));
+    let here = show(measured.before, measured.after, ratio.map(|ratio| ratio.median));
+    format!("  {label}: published {there}, here {here}\n")
 }
 
 /// The host's own TCP: one figure, or two if it has the knob, with `arrow` between them.
@@ -84,12 +81,13 @@ pub(crate) fn others_missed(report: &Report) -> impl Iterator<Item = &Check> {
 pub(crate) fn missed_beside(report: &Report) -> Option<String> {
     match others_missed(report).count() {
         0 => None,
-        1 => Some("1 other bar missed".to_owned()),
-        many => Some(format!("{many} other bars missed")),
+        1 => Some("1 more check failed".to_owned()),
+        many => Some(format!("{many} more checks failed")),
     }
 }
 
-fn missed(reports: &[Report]) -> String {
+/// What was missed and what cannot be compared, a line each.
+pub fn missed(reports: &[Report]) -> String {
     let mut out = String::new();
     for report in reports {
         for what in &report.verdict.not_reproduced {

@@ -13,7 +13,7 @@ use crate::experiment::{Plan, Report, Watch};
 pub struct Experiment {
     /// The name on the command line.
     pub name: &'static str,
-    /// What it shows, in one line.
+    /// What the mechanism does, in one line.
     pub about: &'static str,
     /// Runs it.
     pub run: fn(&Plan, &mut Watch) -> anyhow::Result<Report>,
@@ -23,27 +23,27 @@ pub struct Experiment {
 pub const ALL: &[Experiment] = &[
     Experiment {
         name: tso_split::NAME,
-        about: "a request of three segments in one packet, not in two",
+        about: "the end of a message leaves in the same packet as the rest of it",
         run: tso_split::run,
     },
     Experiment {
         name: autocork::NAME,
-        about: "small writes wait for the completion of what is below them",
+        about: "small writes are collected while earlier packets are still in the device",
         run: autocork::run,
     },
     Experiment {
         name: tso_trim::NAME,
-        about: "fractional tails of super-segments in bulk and in transactions, four policies",
+        about: "bulk data leaves in full segments; a part of one waits for more data",
         run: tso_trim::run,
     },
     Experiment {
         name: pure_ack::NAME,
-        about: "a pure ACK does not wake the thread that waits for an answer",
+        about: "an ACK without data does not wake the thread that waits for an answer",
         run: pure_ack::run,
     },
     Experiment {
         name: ack_defer::NAME,
-        about: "the ACKs of what arrived while a reader owned the socket become one",
+        about: "packets that arrive while a thread reads are acknowledged together",
         run: ack_defer::run,
     },
 ];

@@ -215,7 +215,7 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     let name = format!("prequeue off, {}", show::flows(most));
     all.push((name, Reading::NoPrequeue, ahead, most));
     all.push(("spinning, 1 flow".into(), Reading::Spinning, ahead, 1));
-    let mut bench = Bench::new(NAME, plan, watch);
+    let mut bench = Bench::new(NAME, plan, watch, all.len());
     for (name, reading, ahead, flows) in all {
         let mut host = |_| measure_host(plan, flows);
         let beside = (plan.kernel && reading == Reading::Prequeue && ahead != Ahead::Chance)

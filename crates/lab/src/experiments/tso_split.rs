@@ -132,7 +132,7 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     if plan.kernel {
         links.push(("tun", Link::Tun));
     }
-    let mut bench = Bench::new(NAME, plan, watch);
+    let mut bench = Bench::new(NAME, plan, watch, links.len() * flows.len() + 1);
     for (link_name, link) in &links {
         for &flows in &flows {
             let name = format!("{link_name}, {}", show::flows(flows));

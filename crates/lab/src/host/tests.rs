@@ -8,6 +8,9 @@ use crate::workload::RequestResponse;
 const BRIEF: Plan = Plan {
     flows: None,
     pairs: 1,
+    again: 0,
+    headlines: false,
+    until: None,
     length: Duration::from_millis(50),
     warm_up: Duration::from_millis(20),
     captures: None,
