@@ -16,9 +16,9 @@ use crate::units::{self, Cidr, FaultSpec};
 
 /// A TCP/IP stack in user space: measure it, serve with it, fetch through it.
 ///
-/// Without --device a workload runs both ends in this process, over a link in memory; that needs
-/// no privilege. With --device tun:NAME it talks through a TUN device; that needs root, or a device
-/// that root made for this user.
+/// Without --device a workload runs both ends in this process, over a link in memory; that needs no
+/// privilege. With --device tun:NAME it talks through a TUN device; that needs root, or a device
+/// that root created for this user.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -50,15 +50,15 @@ pub(crate) enum Command {
     Ss(SsArgs),
     /// Print or change the queueing disciplines of a running plimsoll.
     Qdisc(QdiscArgs),
-    /// Run packetdrill scripts on this stack and a virtual clock, and say which pass.
+    /// Run packetdrill scripts on this stack and a virtual clock, and report which pass.
     Drill(crate::drill::DrillArgs),
     /// Reproduce published experiments on this machine, before and after.
     Lab(crate::lab::LabArgs),
-    /// Carry packets between two TUN devices as a path of a given rate, delay and loss would.
+    /// Emulate a path of a given rate, delay and loss between two TUN devices, in real time.
     Link(crate::link::LinkCommandArgs),
-    /// Read a capture and say what held its flows up, and what to do about it.
+    /// Read a capture, and report what held its flows up and what to do about it.
     Explain(crate::explain::ExplainArgs),
-    /// Simulate networks in which this stack runs, and check that it holds what it must.
+    /// Run this stack in simulated networks, and check its invariants.
     Sim(crate::sim::SimArgs),
     /// Print a completion script for a shell.
     Completions {
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     },
     /// Write the man pages into a directory, or the main page to standard output.
     Man {
-        /// The directory; it is made if it is not there.
+        /// The directory; it is created if it does not exist.
         dir: Option<PathBuf>,
     },
 }
@@ -102,12 +102,12 @@ impl std::str::FromStr for DeviceName {
     }
 }
 
-/// What a loop or a thread does that finds no work.
+/// What an idle loop or thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BusyPoll {
-    /// An event loop polls while that pays. A stack with a thread of its own sleeps.
+    /// An event loop polls while that pays. A stack with a thread sleeps.
     Auto,
-    /// It polls for so many microseconds before it sleeps.
+    /// It polls for this many microseconds before it sleeps.
     Micros(u32),
 }
 
@@ -160,8 +160,8 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 1_u8, 8))]
     pub queues: u8,
-    /// Keep each event loop on a processor of its own; with several queues, each takes the packets
-    /// that its processor sends
+    /// Pin each event loop to its own CPU; with several queues, each loop takes the packets that
+    /// its CPU sends
     #[arg(long)]
     pub pin: bool,
     /// Segmentation and checksum offload
@@ -178,7 +178,7 @@ pub(crate) struct StackArgs {
     /// Write every packet to a pcapng file
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Hurt packets on their way, as in loss=0.02,reorder=0.02,duplicate=0.01,seed=1
+    /// Lose, reorder or duplicate packets, as in loss=0.02,reorder=0.02,duplicate=0.01,seed=1
     #[arg(long, value_name = "SPEC")]
     pub fault: Option<FaultSpec>,
     /// Microseconds to poll the device before sleeping, which costs CPU and saves latency; with
@@ -215,7 +215,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "PACKETS", allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 1_usize, 1 << 24))]
     pub queue: Option<usize>,
-    /// Seed of the link's dice
+    /// Seed of the link's random numbers
     #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 0, u64::MAX))]
     pub link_seed: u64,
@@ -264,13 +264,13 @@ pub(crate) struct StreamArgs {
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = units::size,
           allow_hyphen_values = true, conflicts_with = "length")]
     pub bytes: Option<u64>,
-    /// Put what is written into a buffer of this size, which is handed to the stack when it is full
-    /// or the turn of the loop ends
+    /// Collect small writes in a buffer of this size, which goes to the stack when it is full or
+    /// the loop ends a turn
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
           value_parser = units::buffer_size)]
     pub write_buffer: Option<usize>,
     /// Write and read by reference instead of copying: one block is sent again and again. Writes of
-    /// less than half a segment are copied all the same, and so is what threads (--threads) read
+    /// less than half a segment are still copied, and so are reads of threads (--threads)
     #[arg(long, conflicts_with = "write_buffer")]
     pub shared: bool,
     /// Receive instead of send; with --to the peer must be a chargen service
@@ -337,7 +337,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 4096, allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 1_u32, 65_535))]
     pub backlog: u32,
-    /// Connections that all http services together have at once; further ones are told 503
+    /// Connections of all http services together; further ones get status 503
     #[arg(long, value_name = "COUNT", default_value_t = 8192, allow_hyphen_values = true,
           value_parser = |text: &str| units::whole(text, 1_usize, 1_000_000))]
     pub http_connections: usize,
@@ -373,7 +373,7 @@ pub(crate) struct GetArgs {
     pub stack: StackArgs,
 }
 
-/// Which running plimsoll to ask.
+/// The running plimsoll to ask.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct TargetArgs {
     /// Process to ask [default: the only one that runs]
@@ -392,10 +392,10 @@ pub(crate) struct NstatArgs {
     /// Print counters that are zero, too
     #[arg(short = 'z', long)]
     pub zeros: bool,
-    /// Say what each counter counts, without asking a running process
+    /// Describe each counter, without asking a running process
     #[arg(long, conflicts_with_all = ["zeros", "json", "pid"])]
     pub explain: bool,
-    /// Whom to ask.
+    /// The process to ask.
     #[command(flatten)]
     pub target: TargetArgs,
 }
@@ -406,11 +406,11 @@ pub(crate) struct SysctlArgs {
     /// Settings to print, or to change if a value is given [default: print all]
     #[arg(value_name = "NAME[=VALUE]")]
     pub settings: Vec<String>,
-    /// Say what the settings with these words in their names do, what they take and what their
-    /// defaults are, without asking a running process
+    /// Describe the settings with these words in their names, with range and default, without
+    /// asking a running process
     #[arg(long, conflicts_with_all = ["json", "pid"])]
     pub explain: bool,
-    /// Whom to ask.
+    /// The process to ask.
     #[command(flatten)]
     pub target: TargetArgs,
 }
@@ -422,7 +422,7 @@ pub(crate) struct QdiscArgs {
     /// `set tun0 pfifo` [default: print all]
     #[arg(value_name = "[show|set] DEV [KIND ...]")]
     pub words: Vec<String>,
-    /// Whom to ask.
+    /// The process to ask.
     #[command(flatten)]
     pub target: TargetArgs,
 }
@@ -430,20 +430,20 @@ pub(crate) struct QdiscArgs {
 /// `plimsoll ss`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SsArgs {
-    /// Print only listeners, and sockets of UDP without a peer
+    /// Print only listeners, and UDP sockets without a peer
     #[arg(short = 'l', long)]
     pub listening: bool,
-    /// Print those, too
+    /// Print all sockets
     #[arg(short = 'a', long, conflicts_with = "listening")]
     pub all: bool,
-    /// Print what each connection tells about itself
+    /// Print the details of each connection (TCP_INFO)
     #[arg(short = 'i', long)]
     pub info: bool,
     /// Print the last decisions of each connection that keeps a log of them (see the setting
     /// plimsoll.decision_log)
     #[arg(short = 'w', long)]
     pub why: bool,
-    /// Whom to ask.
+    /// The process to ask.
     #[command(flatten)]
     pub target: TargetArgs,
 }

@@ -324,7 +324,7 @@ fn check_words(args: &ServeArgs) -> anyhow::Result<()> {
         let same = |earlier: &&Service| earlier.port == service.port;
         if let Some(earlier) = args.services[..index].iter().find(same) {
             return Err(net::usage(&format!(
-                "port {} is given to two services, {} and {}; give each a port of its own",
+                "port {} is given to two services, {} and {}; give each its own port",
                 service.port,
                 earlier.kind.name(),
                 service.kind.name()

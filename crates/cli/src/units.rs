@@ -134,9 +134,9 @@ impl FromStr for Cidr {
             .filter(|&prefix| prefix <= longest)
             .ok_or_else(|| format!("'/{prefix}' is not a prefix length from 0 to {longest}"))?;
         match unusable(address, prefix) {
-            Some(why) => Err(format!(
-                "{address} {why}; give the stack an address of its own, as in 192.0.2.2/24"
-            )),
+            Some(why) => {
+                Err(format!("{address} {why}; give the stack another address, as in 192.0.2.2/24"))
+            }
             None => Ok(Cidr { address, prefix }),
         }
     }

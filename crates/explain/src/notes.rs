@@ -50,7 +50,7 @@ impl Caveat {
     pub fn text(self) -> &'static str {
         match self {
             Caveat::OneWay => {
-                "only one direction was captured: waits, windows and losses cannot be told"
+                "only one direction was captured: waits, windows and losses are not known"
             }
             Caveat::PacketsMissing => {
                 "the capture lacks packets that were sent: figures are too low, and waits may be \

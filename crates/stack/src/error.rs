@@ -161,7 +161,7 @@ fn describe(error: ConnectionError) -> &'static str {
         ConnectionError::HostDown => "the host is down or unknown",
         ConnectionError::HostIsolated => "the host is isolated",
         ConnectionError::Prohibited => "the way there is prohibited",
-        ConnectionError::ParameterProblem => "somebody on the way did not understand our header",
+        ConnectionError::ParameterProblem => "a host on the path did not understand our header",
         ConnectionError::DeviceGone => "the network is down",
         ConnectionError::Panicked => {
             "the stack panicked while it worked on this connection and aborted it; this is a \

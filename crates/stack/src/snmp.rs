@@ -72,7 +72,7 @@ ip_counters! {
     IcmpOutEchoReps => "IcmpOutEchoReps", "ICMP echo replies sent.";
     UdpInDatagrams => "UdpInDatagrams", "UDP datagrams over IPv4 that applications have read.";
     UdpNoPorts => "UdpNoPorts", "UDP datagrams over IPv4 to a port without a socket.";
-    UdpIgnoredMulti => "UdpIgnoredMulti", "UDP datagrams over IPv4 to a group or a broadcast address that no socket hears.";
+    UdpIgnoredMulti => "UdpIgnoredMulti", "UDP datagrams over IPv4 to a group or a broadcast address that no socket has joined or bound.";
     UdpInErrors => "UdpInErrors", "UDP datagrams over IPv4 that were dropped: with an error in them, or for want of room.";
     UdpOutDatagrams => "UdpOutDatagrams", "UDP datagrams over IPv4 that were sent.";
     UdpRcvbufErrors => "UdpRcvbufErrors", "UDP datagrams over IPv4 dropped because the receive queue of their socket was full.";
@@ -110,7 +110,7 @@ ip_counters! {
     Icmp6OutEchoReplies => "Icmp6OutEchoReplies", "ICMPv6 echo replies sent.";
     Udp6InDatagrams => "Udp6InDatagrams", "UDP datagrams over IPv6 that applications have read.";
     Udp6NoPorts => "Udp6NoPorts", "UDP datagrams over IPv6 to a port without a socket.";
-    Udp6IgnoredMulti => "Udp6IgnoredMulti", "UDP datagrams over IPv6 to a group that no socket hears.";
+    Udp6IgnoredMulti => "Udp6IgnoredMulti", "UDP datagrams over IPv6 to a group that no socket has joined.";
     Udp6InErrors => "Udp6InErrors", "UDP datagrams over IPv6 that were dropped: with an error in them, or for want of room.";
     Udp6OutDatagrams => "Udp6OutDatagrams", "UDP datagrams over IPv6 that were sent.";
     Udp6RcvbufErrors => "Udp6RcvbufErrors", "UDP datagrams over IPv6 dropped because the receive queue of their socket was full.";
@@ -141,9 +141,9 @@ ip_counters! {
     UdpFlowsEvicted => "plimsoll.UdpFlowsEvicted", "UDP flows to any address that ended to make place for others.";
     UdpFlowsRefused => "plimsoll.UdpFlowsRefused", "Datagrams to any address that began no flow because there was no place for one.";
     UdpSendsLost => "plimsoll.UdpSendsLost", "Datagrams of QUIC endpoints that could not leave and are lost.";
-    Unhandled => "plimsoll.Unhandled", "Packets that nobody wanted and that the hook for such was given.";
-    UnhandledDropped => "plimsoll.UnhandledDropped", "Packets that nobody wanted and that the queue for such had no room for.";
-    UnhandledPanics => "plimsoll.UnhandledPanics", "Calls of the hook for packets that nobody wants that panicked.";
+    Unhandled => "plimsoll.Unhandled", "Packets that no socket accepted and that the hook for them was given.";
+    UnhandledDropped => "plimsoll.UnhandledDropped", "Packets that no socket accepted and that found the queue for them full.";
+    UnhandledPanics => "plimsoll.UnhandledPanics", "Calls of the hook for unhandled packets that panicked.";
     WakerPanics => "plimsoll.WakerPanics", "Wakers of applications that panicked when they were woken or dropped.";
     BusyPolls => "plimsoll.BusyPolls", "Polls of readers, of those that spin and of those to whom a poller has left the devices.";
     BusyPollHits => "plimsoll.BusyPollHits", "Polls of readers that found something.";

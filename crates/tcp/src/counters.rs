@@ -126,7 +126,7 @@ counters! {
     TcpOrigDataSent => "TcpExtTCPOrigDataSent", "Wire segments with original data sent, without retransmissions and ACKs.";
     TcpDelivered => "TcpExtTCPDelivered", "Wire segments delivered, by ACK or SACK.";
     EcnMarksReceived => "plimsoll.EcnMarksReceived", "Segments received with a CE mark on connections with ECN.";
-    TcpDeliveredCe => "TcpExtTCPDeliveredCE", "Wire segments delivered that met a congestion mark, as far as their ACKs told.";
+    TcpDeliveredCe => "TcpExtTCPDeliveredCE", "Wire segments delivered with a congestion mark, as far as ACKs reported it.";
     TcpMd5NotFound => "TcpExtTCPMD5NotFound", "Segments dropped because they should have been signed.";
     TcpMd5Unexpected => "TcpExtTCPMD5Unexpected", "Segments dropped because they were signed without an agreed key.";
     TcpMd5Failure => "TcpExtTCPMD5Failure", "Segments dropped because their signature was wrong.";

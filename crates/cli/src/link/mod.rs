@@ -125,7 +125,7 @@ fn check(args: &LinkCommandArgs, configs: &[LinkConfig; 2]) -> anyhow::Result<Op
     let late = Carrier::check(config, args.check)?;
     let Some(check) = Check::new(config, &late, args.check) else {
         bail!(
-            "within a check of {:?} too few packets leave to tell the rate; give a longer --check",
+            "within a check of {:?} too few packets leave to measure the rate; give a longer --check",
             args.check
         );
     };

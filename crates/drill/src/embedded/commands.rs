@@ -123,7 +123,7 @@ impl EmbeddedHost {
         if self.stack.sockets().iter().any(listens) {
             return Ok(());
         }
-        refused(format!("nobody listens on port {port}"))
+        refused(format!("no socket listens on port {port}"))
     }
 }
 

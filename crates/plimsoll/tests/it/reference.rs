@@ -16,18 +16,16 @@ const SYSCTLS: &str = "\
 <!-- Made from the code by `cargo xtask docs`; edit
 crates/stack/src/policies/sysctl/entries.rs instead. -->
 
-Settings are read and changed while the stack runs: `plimsoll sysctl NAME[=VALUE]` asks a running
-program, `--sysctl NAME=VALUE` begins with a value, and in a program of your own there are
-`StackBuilder::sysctl`, `Stack::sysctl` and `Stack::set_sysctl`. A change holds from the next call
-of the engine on, for open connections as well, except where a line says *new*: what that line names
-is chosen once. A timer that runs already keeps its time. A value that is not allowed is refused
-with the words of the third column. `plimsoll sysctl --explain` prints this page without a running
-program.
+Settings can be changed while the stack runs: with `plimsoll sysctl NAME[=VALUE]` in a running
+program, with `--sysctl NAME=VALUE` at its start, and in your own program with
+`StackBuilder::sysctl`, `Stack::sysctl` and `Stack::set_sysctl`. A change applies from the next call
+of the engine on, also to open connections, except where a line says *new*. A running timer keeps
+its time. A value that is not allowed is refused with the words of the third column.
+`plimsoll sysctl --explain` prints this page without a running program.
 
 Names that begin with `net.` are Linux's, with Linux's meaning unless the line says otherwise; names
-that begin with `plimsoll.` are our own. Each holds for one stack; where a socket has an option that
-overrules it, the last column names it. [mechanisms.md](mechanisms.md) tells what the most important
-ones are about.
+that begin with `plimsoll.` are our own. Each applies to one stack. The last column names the socket
+option that overrides it. [mechanisms.md](mechanisms.md) explains the most important ones.
 ";
 
 const COUNTERS: &str = "\
@@ -37,15 +35,15 @@ const COUNTERS: &str = "\
 crates/stack/src/snmp.rs instead. -->
 
 `plimsoll nstat` prints the counters of a running program (with `-z` also those that are zero, with
-words only those that contain one), `Stack::counters` those of a stack in your own. They begin at
-zero with the stack and never go down. Two figures among them are no counts: `plimsoll.MemoryUsed`,
-which goes up and down, and `plimsoll.MemoryPeak`, its highest value so far. `plimsoll nstat
---explain` prints this page without a running program.
+words only those that contain one), and `Stack::counters` returns those of a stack in your own
+program. They start at zero with the stack and never decrease. Two figures are not counts:
+`plimsoll.MemoryUsed`, which goes up and down, and `plimsoll.MemoryPeak`, its highest value so far.
+`plimsoll nstat --explain` prints this page without a running program.
 
 Names are Linux's, with Linux's meaning unless the line says otherwise; those that begin with
-`plimsoll.` are our own. *Segments* are what is on the wire: a super-segment counts as many as it is
-cut into. *Packets* are what is handed over at IP: a super-segment is one. What one connection did,
-and how often and how long each reason has held it, `plimsoll ss -i` tells under `held_*`.
+`plimsoll.` are our own. *Segments* are counted as on the wire: a super-segment counts as often as
+it is cut. *Packets* are counted at IP: a super-segment is one. `plimsoll ss -i` shows the same for
+one connection, and under `held_*` how often and how long each reason has held it.
 ";
 
 /// Prefixes of names, of which the longest counts, each with the title of its group.

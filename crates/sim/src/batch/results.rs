@@ -224,7 +224,7 @@ impl Results {
                 return Err("the parts are of different plans: their grids have other keys".into());
             }
             if part.plan != plan {
-                let reason = "the parts are of different plans: something beside the seeds differs";
+                let reason = "the parts are of different plans: they differ in more than the seeds";
                 return Err(reason.to_owned());
             }
             take(part.cells)?;

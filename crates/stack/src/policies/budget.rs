@@ -87,10 +87,10 @@ impl Budget {
         let invalid = |what| Err(SocketError::Invalid(what));
         match *self {
             Budget { connections: Some(0), .. } => {
-                invalid("budget.connections is 0: nobody could connect; None is no bound")
+                invalid("budget.connections is 0: no peer could connect; None is no bound")
             }
             Budget { half_open: Some(0), .. } => {
-                invalid("budget.half_open is 0: nobody could connect; None is no bound")
+                invalid("budget.half_open is 0: no peer could connect; None is no bound")
             }
             Budget { memory: Some(0), .. } => {
                 invalid("budget.memory is 0: no data could move; None is no bound")

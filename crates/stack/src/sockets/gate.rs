@@ -106,7 +106,9 @@ impl std::fmt::Display for Cancelled {
             Cancelled::Reset => "the peer has reset the attempt to connect",
             Cancelled::Unreachable => "the peer cannot be reached any more",
             Cancelled::NewAttempt => "the peer has begun another attempt to connect",
-            Cancelled::TimedOut => "nobody has decided in time whether to accept the connection",
+            Cancelled::TimedOut => {
+                "the application did not decide in time whether to accept the connection"
+            }
             Cancelled::Closed => "the listener has ended",
         })
     }

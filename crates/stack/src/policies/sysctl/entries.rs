@@ -102,8 +102,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.core.somaxconn",
         number!(0..=65_535, "connections", somaxconn),
-        "The backlog of a new listener, in connections that wait to be accepted, is cut to this, and \
-         so is its queue of Fast Open.",
+        "The backlog of a new listener, in connections that wait to be accepted, is cut to this, \
+         and so is its queue of Fast Open.",
     )
     .socket("the backlog of `TcpListener::bind_with`, below this"),
     entry(
@@ -116,9 +116,12 @@ pub(super) static ENTRIES: &[Entry] = &[
                 Ok(())
             },
         },
-        "Queueing discipline of the interfaces that were given no other, open ones as well.",
+        "Queueing discipline of interfaces without an explicit one, also of open ones.",
     )
-    .linux("Linux has more of them, its default is pfifo_fast, and interfaces that exist keep theirs."),
+    .linux(
+        "Linux has more disciplines, its default is pfifo_fast, and existing interfaces keep \
+            theirs.",
+    ),
     entry(
         "net.ipv4.ip_default_ttl",
         number!(1..=255, "hops", ip_default_ttl),
@@ -140,7 +143,7 @@ pub(super) static ENTRIES: &[Entry] = &[
             },
             set: |settings, text| port_range(&mut settings.ip_local_port_range, text),
         },
-        "First and last port among those that a connect without a port of its own may take.",
+        "First and last port that a connect without an explicit port may use.",
     )
     .socket("a local port (`Connector::local`)"),
     entry(
@@ -169,8 +172,8 @@ pub(super) static ENTRIES: &[Entry] = &[
                 Ok(())
             },
         },
-        "Key of Fast Open cookies, and behind a comma an older one whose cookies are still good; \
-         while none is set, one that follows from the secret of the stack.",
+        "Key of Fast Open cookies, and after a comma an older one whose cookies are still valid; \
+         without one, a key derived from the stack's secret.",
     ),
     entry(
         "net.ipv4.tcp_fastopen_blackhole_timeout_sec",
@@ -183,8 +186,8 @@ pub(super) static ENTRIES: &[Entry] = &[
                 Ok(())
             },
         },
-        "Seconds of the first pause of connects with Fast Open after something on the way \
-         swallowed one; 0 is no pause, and writing it ends one.",
+        "Seconds for which connects stop using Fast Open after the path dropped such a SYN; 0 is \
+         no pause, and writing it ends one.",
     ),
     entry(
         "net.ipv4.icmp_echo_ignore_all",
@@ -216,77 +219,78 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.icmp_msgs_per_sec",
         number!(0..=1_000_000, "messages", icmp_msgs_per_sec),
-        "ICMP and ICMPv6 errors, those echo replies that are limited, and resets for stray segments \
-         that leave per second, each.",
+        "The most ICMP and ICMPv6 errors, limited echo replies, and resets for stray segments per \
+         second, each.",
     )
-    .linux("Linux limits only ICMP messages by it."),
+    .linux("Linux limits only ICMP messages with it."),
     entry(
         "net.ipv4.icmp_msgs_burst",
         number!(1..=1_000_000, "messages", icmp_msgs_burst),
-        "How many of the messages that net.ipv4.icmp_msgs_per_sec limits may leave in one burst.",
+        "The most messages in one burst, of those that net.ipv4.icmp_msgs_per_sec limits.",
     ),
     entry(
         "net.ipv4.route.mtu_expires",
         time!(1..=86_400, SECONDS, tcp.mtu_expires),
-        "Seconds for which a path MTU newly learnt from ICMP is believed; then open connections, too, \
-         send packets as long as the link takes again.",
+        "Seconds after which a path MTU learnt from ICMP expires; then open connections use the \
+         link's MTU again.",
     ),
     entry(
         "net.ipv4.route.min_pmtu",
         number!(552..=65_535, "bytes", min_pmtu),
-        "The least path MTU, in bytes, that ICMP is believed about on IPv4. After a message that \
-         names less, packets are at most this long, and routers may fragment them.",
+        "The least path MTU, in bytes, that ICMP may set on IPv4. After a message with less, \
+         packets are at most this long, and routers may fragment them.",
     ),
     entry(
         "net.ipv4.ipfrag_time",
         time!(1..=600, SECONDS, ipfrag_time),
-        "Seconds for which a reassembly of fragments, also of IPv6, waits for those it lacks.",
+        "Seconds for which a reassembly, also of IPv6, waits for missing fragments.",
     ),
     entry(
         "plimsoll.any_address_hop",
         switch!(any_address_hop),
-        "1: a stack that takes packets to any address answers one to an address that is not its \
-         own, and whose TTL is 1, with time exceeded, as a router in front of that host; 0: it is \
-         the host.",
+        "1: a stack for any address answers a packet whose TTL is 1 with time exceeded, like a \
+         router in front of that host; 0: it answers like the host.",
     ),
     entry(
         "plimsoll.icmp_echo_any",
         switch!(icmp_echo_any),
-        "1: a stack that takes packets to any address answers echo requests (ping) to those that \
-         are not its own.",
+        "1: a stack for any address answers echo requests (ping) to all of them.",
     ),
     entry(
         "plimsoll.tcp_sndbuf_raw",
         number!(0..=1 << 20, "bytes", tcp.tcp_sndbuf_raw),
-        "If not 0, send buffers count bytes of data and nothing else, and a blocked writer goes on \
-         when this many bytes are free; for new sockets.",
+        "If not 0, send buffers count only bytes of data, and a blocked writer continues when \
+         this many bytes are free; for new sockets.",
     )
-    .linux("Linux has only what 0 means: overhead counts, and a writer waits for a third of the buffer."),
+    .linux(
+        "Linux has only what 0 means: overhead counts, and a writer waits for a third of the \
+            buffer.",
+    ),
     entry(
         "net.ipv4.tcp_rmem",
         three!(three_sizes, tcp.tcp_rmem),
-        "Receive buffer of a socket in bytes: least, at first, and most that it grows to; the second \
-         is for new connections, and so is the window scale, which follows from the third.",
+        "Receive buffer of a socket in bytes: least, at first, and most that it grows to; the \
+         second is for new connections, and so is the window scale, which follows from the third.",
     )
     .socket("SO_RCVBUF (`TcpStream::set_recv_buffer_size`)"),
     entry(
         "net.ipv4.tcp_wmem",
         three!(three_sizes, tcp.tcp_wmem),
-        "Send buffer of a socket in bytes: least, at first, and most that it grows to; the second is \
-         for new connections.",
+        "Send buffer of a socket in bytes: least, at first, and most that it grows to; the second \
+         is for new connections.",
     )
     .socket("SO_SNDBUF (`TcpStream::set_send_buffer_size`)"),
     entry(
         "net.ipv4.tcp_moderate_rcvbuf",
         switch!(tcp.tcp_moderate_rcvbuf),
-        "1: receive buffers grow by what is read in a round trip.",
+        "1: receive buffers grow with the data that is read in a round trip.",
     )
     .socket("off with SO_RCVBUF (`TcpStream::set_recv_buffer_size`)"),
     entry(
         "net.ipv4.tcp_shrink_window",
         switch!(tcp.tcp_shrink_window),
-        "1: a window that is scaled follows the free receive buffer, so that data for which no \
-         memory is left is not taken; 0: what was offered stays offered (RFC 9293, section 3.8.6).",
+        "1: a scaled window follows the free receive buffer, and shrinks when memory is short; 0: \
+         an offered window is never taken back (RFC 9293, section 3.8.6).",
     ),
     entry(
         "net.ipv4.tcp_sack",
@@ -296,12 +300,13 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_dsack",
         switch!(tcp.tcp_dsack),
-        "1: what arrives twice is told in DSACK blocks (RFC 2883).",
+        "1: data that arrives twice is reported in DSACK blocks (RFC 2883).",
     ),
     entry(
         "net.ipv4.tcp_timestamps",
         switch!(tcp.tcp_timestamps),
-        "1: new connections offer and accept timestamps (RFC 7323), with an offset of their own.",
+        "1: new connections offer and accept timestamps (RFC 7323), with a random offset per \
+         connection.",
     )
     .linux("Linux also takes 2, timestamps without an offset."),
     entry(
@@ -312,37 +317,37 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_syn_linear_timeouts",
         number!(0..=127, "timeouts", tcp.tcp_syn_linear_timeouts),
-        "Timeouts of a SYN before their distance begins to double; they do not count as retries.",
+        "Timeouts of a SYN before the interval doubles; they do not count as retries.",
     ),
     entry(
         "net.ipv4.tcp_syn_retries",
         number!(1..=127, "", tcp.tcp_syn_retries),
-        "How many times a SYN is sent again before the connect fails.",
+        "How often a SYN is retransmitted before the connect fails.",
     )
     .socket("TCP_SYNCNT (`SetOption::SynRetries`)"),
     entry(
         "net.ipv4.tcp_synack_retries",
         number!(0..=127, "", tcp.tcp_synack_retries),
-        "How many times a SYN-ACK is sent again before the half-open connection is forgotten.",
+        "How often a SYN-ACK is retransmitted before the half-open connection ends.",
     ),
     entry(
         "net.ipv4.tcp_retries1",
         number!(0..=255, "timeouts", tcp.tcp_retries1),
-        "After the time that this many timeouts take, counted from the least retransmission timeout, \
-         the path is suspected to swallow long packets (net.ipv4.tcp_mtu_probing).",
+        "After the time that this many timeouts take, counted from the least retransmission \
+         timeout, the path is suspected to drop long packets (net.ipv4.tcp_mtu_probing).",
     )
-    .linux("Linux also has another route looked for."),
+    .linux("Linux also looks up another route."),
     entry(
         "net.ipv4.tcp_retries2",
         number!(0..=255, "timeouts", tcp.tcp_retries2),
-        "A connection without an answer is given up after the time that this many timeouts take, \
-         counted from the least retransmission timeout.",
+        "A connection without an answer ends after the time that this many timeouts take, counted \
+         from the least retransmission timeout.",
     )
     .socket("TCP_USER_TIMEOUT (`TcpStream::set_user_timeout`)"),
     entry(
         "net.ipv4.tcp_orphan_retries",
         number!(0..=255, "timeouts", tcp.tcp_orphan_retries),
-        "Timeouts after which a connection that its application has closed is given up, as for \
+        "Timeouts after which a connection that its application has closed ends, as for \
          net.ipv4.tcp_retries2; 0 means 8.",
     ),
     entry(
@@ -360,7 +365,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_keepalive_probes",
         number!(1..=127, "probes", tcp.tcp_keepalive_probes),
-        "Keepalive probes without an answer after which a connection is given up.",
+        "Unanswered keepalive probes after which a connection ends.",
     )
     .socket("TCP_KEEPCNT (`TcpStream::set_keepalive`)"),
     entry(
@@ -385,7 +390,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_min_rtt_wlen",
         time!(0..=86_400, SECONDS, tcp.tcp_min_rtt_wlen),
-        "Seconds for which a round trip counts as the least of its connection.",
+        "Seconds after which the least round trip of a connection is measured again.",
     ),
     entry(
         "net.ipv4.tcp_congestion_control",
@@ -400,7 +405,7 @@ pub(super) static ENTRIES: &[Entry] = &[
         "Congestion control algorithm of new connections.",
     )
     .socket("TCP_CONGESTION (`TcpStream::set_congestion`)")
-    .linux("bbr is version 3 of it; that of mainline Linux is version 1."),
+    .linux("bbr is version 3 of it; mainline Linux has version 1."),
     entry(
         "net.ipv4.tcp_available_congestion_control",
         Access {
@@ -410,30 +415,30 @@ pub(super) static ENTRIES: &[Entry] = &[
                 _ => Err("no other value".into()),
             },
         },
-        "Congestion control algorithms that there are; it can only be read.",
+        "The available congestion control algorithms; read-only.",
     ),
     entry(
         "net.ipv4.tcp_slow_start_after_idle",
         switch!(tcp.tcp_slow_start_after_idle),
-        "1: a connection that sent nothing for a retransmission timeout begins again from its \
-         initial window.",
+        "1: a connection that sent nothing for a retransmission timeout restarts from its initial \
+         window.",
     ),
     entry(
         "net.ipv4.tcp_reordering",
         number!(1..=127, "segments", tcp.tcp_reordering),
-        "Duplicate ACKs, or segments acknowledged behind a hole, that mean loss as long as a new \
-         connection has seen no reordering.",
+        "Duplicate ACKs, or segments acknowledged behind a hole, that count as loss until a new \
+         connection has seen reordering.",
     ),
     entry(
         "net.ipv4.tcp_max_reordering",
         number!(1..=65_535, "segments", tcp.tcp_max_reordering),
-        "The most segments of reordering that a connection learns to expect.",
+        "The most segments of reordering that a connection adapts to.",
     ),
     entry(
         "net.ipv4.tcp_recovery",
         number!(0..=255, "", tcp.tcp_recovery),
         "RACK, a sum of: 1 on, 2 a reordering window that does not grow, 4 no threshold of \
-         duplicates; loss detection by time cannot be switched off.",
+         duplicates; loss detection by time cannot be turned off.",
     ),
     entry(
         "net.ipv4.tcp_early_retrans",
@@ -456,33 +461,33 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_ecn_option",
         number!(0..=3, "", tcp.tcp_ecn_option),
-        "The option of Accurate ECN: 0 never sent, 1 where it is needed, 2 wherever it fits, \
-         3 also if none comes back.",
+        "The option of Accurate ECN: 0 never sent, 1 where it is needed, 2 wherever it fits, 3 \
+         also if the peer sends none.",
     ),
     entry(
         "net.ipv4.tcp_ecn_option_beacon",
         number!(0..=255, "options", tcp.tcp_ecn_option_beacon),
-        "Options of Accurate ECN per round trip at least where net.ipv4.tcp_ecn_option is 1; 0 is \
-         no minimum.",
+        "Least number of Accurate ECN options per round trip while net.ipv4.tcp_ecn_option is 1; \
+         0 is no minimum.",
     ),
     entry(
         "net.ipv4.tcp_ecn_fallback",
         switch!(tcp.tcp_ecn_fallback),
-        "1: a SYN that is sent again does not ask for ECN; one that asks for Accurate ECN is tried \
+        "1: a retransmitted SYN does not ask for ECN; one that asks for Accurate ECN is tried \
          twice. If our SYN or SYN-ACK arrived with a codepoint that no router may have written, \
-         nothing of ours is ECN-capable any more.",
+         the connection no longer sends ECN-capable packets.",
     ),
     entry(
         "plimsoll.tcp_abe",
         switch!(tcp.tcp_abe),
-        "1: congestion marks reduce the window of reno to 80 % and that of cubic to 85 %, less than \
-         a loss does (RFC 8511).",
+        "1: congestion marks reduce the window of reno to 80 % and that of cubic to 85 %, less \
+         than a loss does (RFC 8511).",
     ),
     entry(
         "plimsoll.tcp_hystart_plus_plus",
         switch!(tcp.tcp_hystart_plus_plus),
-        "1: HyStart++ (RFC 9406) ends the first slow start of new connections with cubic, and not \
-         HyStart.",
+        "1: HyStart++ (RFC 9406), instead of HyStart, ends the first slow start of new \
+         connections with cubic.",
     ),
     entry(
         "plimsoll.tcp_rfc7661",
@@ -495,7 +500,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_min_tso_segs",
         number!(1..=65_535, "segments", tcp.tcp_min_tso_segs),
-        "Wire segments that one packet may have however low the sending rate is.",
+        "Wire segments that one packet may have at any sending rate.",
     ),
     entry(
         "net.ipv4.tcp_tso_rtt_log",
@@ -506,21 +511,21 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_tso_win_divisor",
         number!(0..=255, "", tcp.tcp_tso_win_divisor),
-        "A packet that the windows cut short does not wait for an ACK once 1/n of the window is free, \
-         where n is this setting; 0 is more than three segments.",
+        "A packet that the windows cut short does not wait for an ACK once 1/n of the window is \
+         free, where n is this setting; 0 is more than three segments.",
     ),
     entry(
         "plimsoll.tcp_tso_defer",
         switch!(tcp.tcp_tso_defer),
-        "1: a packet that the windows cut short waits, a millisecond at most, for the ACK that opens \
-         them.",
+        "1: a packet that the windows cut short waits, at most a millisecond, for the ACK that \
+         opens them.",
     )
     .linux("Linux always does, and has no timer that ends the wait."),
     entry(
         "plimsoll.tcp_nagle_bound",
         switch!(tcp.tcp_nagle_bound),
-        "1: Nagle's rule holds for two of the least round trips and a millisecond at most, which an \
-         ACK that nobody delays does not take.",
+        "1: Nagle's rule holds data for at most two of the least round trips and a millisecond, \
+         so it does not wait for a delayed ACK.",
     )
     .socket("TCP_NODELAY (`TcpStream::set_nodelay`) ends the rule altogether")
     .linux("Linux has no such bound."),
@@ -534,8 +539,8 @@ pub(super) static ENTRIES: &[Entry] = &[
                 Ok(())
             },
         },
-        "What becomes of the last part of a packet that is less than a segment: cut off (split), sent \
-         along (empty), kept for more data (trim), or as Nagle's rule says (nagle).",
+        "The tail of a packet that is less than a segment is cut off (split), sent along (empty), \
+         kept for more data (trim), or subject to Nagle's rule (nagle).",
     )
     .socket("`TcpStream::set_tso_tail`")
     .linux("Linux is nagle, and was split before 3.14; FreeBSD is empty."),
@@ -550,7 +555,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_limit_output_bytes",
         number!(1..=u32::MAX, "bytes", tcp.tcp_limit_output_bytes),
-        "The most that a connection without pacing has in the queue and in the device, in bytes with \
+        "The most bytes that a connection without pacing has in the queue and in the device, with \
          an overhead for each packet.",
     ),
     entry(
@@ -562,43 +567,43 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_pacing_ca_ratio",
         number!(0..=1000, "", tcp.tcp_pacing_ca_ratio),
-        "Pacing rate from half of the slow-start threshold on, in percent of a congestion window per \
-         round trip.",
+        "Pacing rate from half of the slow-start threshold on, in percent of a congestion window \
+         per round trip.",
     )
     .socket("SO_MAX_PACING_RATE (`TcpStream::set_max_pacing_rate`) bounds it"),
     entry(
         "net.ipv4.tcp_min_snd_mss",
         number!(1..=65_535, "bytes", tcp.tcp_min_snd_mss),
-        "The least MSS, in bytes with options, that is used whatever the peer or ICMP say; for new \
-         connections, and once ICMP says something new.",
+        "The least MSS, in bytes with options, that is used, also if the peer or ICMP ask for \
+         less; for new connections, and after the next ICMP message.",
     ),
     entry(
         "net.ipv4.tcp_mtu_probing",
         number!(0..=2, "", tcp.tcp_mtu_probing),
         "Probes of the path MTU with longer segments (RFC 4821): 0 never; 1 on a connection whose \
-         timeouts suggest that long packets are swallowed; 2 on all new connections, of which \
-         those that we open begin with net.ipv4.tcp_base_mss.",
+         timeouts suggest that the path drops long packets; 2 on all new connections, where \
+         active opens start with net.ipv4.tcp_base_mss.",
     ),
     entry(
         "net.ipv4.tcp_base_mss",
         number!(48..=65_495, "bytes", tcp.tcp_base_mss),
-        "Payload bytes of a segment with which the search for the path MTU begins.",
+        "Payload bytes of a segment at the start of the search for the path MTU.",
     ),
     entry(
         "net.ipv4.tcp_mtu_probe_floor",
         number!(48..=65_495, "bytes", tcp.tcp_mtu_probe_floor),
-        "The least payload bytes that timeouts bring a segment down to while net.ipv4.tcp_mtu_probing \
-         looks for what the path carries.",
+        "The least payload bytes to which timeouts reduce a segment while \
+         net.ipv4.tcp_mtu_probing searches for the path MTU.",
     ),
     entry(
         "net.ipv4.tcp_probe_threshold",
         number!(1..=65_495, "bytes", tcp.tcp_probe_threshold),
-        "The search for the path MTU rests when it has come so close, in bytes.",
+        "The search for the path MTU ends when its range is this small, in bytes.",
     ),
     entry(
         "net.ipv4.tcp_probe_interval",
         time!(0..=4_000_000, SECONDS, tcp.tcp_probe_interval),
-        "Seconds after its beginning that a search for the path MTU which rests begins anew.",
+        "Seconds after which a finished search for the path MTU starts again, from its beginning.",
     ),
     entry(
         "plimsoll.initcwnd",
@@ -610,76 +615,80 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_invalid_ratelimit",
         time!(0..=600_000, MILLISECONDS, tcp.tcp_invalid_ratelimit),
-        "Least time in milliseconds between two ACKs of one connection that answer invalid segments.",
+        "Least time in milliseconds between two ACKs of one connection that answer invalid \
+         segments.",
     ),
     entry(
         "plimsoll.tcp_delack_min",
         time!(1..=1000, MILLISECONDS, tcp.tcp_delack_min),
-        "Shortest time in milliseconds that an ACK is delayed for.",
+        "Shortest time in milliseconds for which an ACK is delayed.",
     )
     .socket("TCP_QUICKACK (`SetOption::QuickAck`), for a while")
     .linux("Linux: the constant TCP_DELACK_MIN."),
     entry(
         "plimsoll.tcp_delack_max",
         time!(1..=1000, MILLISECONDS, tcp.tcp_delack_max),
-        "Longest time in milliseconds that an ACK is delayed for.",
+        "Longest time in milliseconds for which an ACK is delayed.",
     )
     .socket("TCP_QUICKACK (`SetOption::QuickAck`), for a while")
     .linux("Linux: the constant TCP_DELACK_MAX."),
     entry(
         "net.ipv4.tcp_backlog_ack_defer",
         switch!(tcp.tcp_backlog_ack_defer),
-        "1: the ACKs that the segments of one batch ask for, from a device or a backlog, become one.",
+        "1: the segments of one batch, from a device or a backlog, are acknowledged by one ACK.",
     )
     .linux("Linux does so for backlogs only."),
     entry(
         "plimsoll.tcp_pingpong",
         switch!(tcp.tcp_pingpong),
-        "1: a connection whose application answers what it receives has the answers carry the ACKs.",
+        "1: if the application answers what it receives, the answers carry the ACKs.",
     )
     .socket("TCP_QUICKACK (`SetOption::QuickAck`), for a while")
     .linux("Linux always does, for requests of one segment."),
     entry(
         "net.ipv4.tcp_comp_sack_delay_ns",
         time!(0..=100_000_000, NANOSECONDS, tcp.tcp_comp_sack_delay),
-        "Longest time in nanoseconds for which ACKs of out-of-order data wait to become one; 0 is not \
-         at all.",
+        "Longest time in nanoseconds for which ACKs of out-of-order data wait to be merged; 0 \
+         turns waiting off.",
     ),
     entry(
         "net.ipv4.tcp_comp_sack_slack_ns",
         time!(0..=100_000_000, NANOSECONDS, tcp.tcp_comp_sack_slack),
-        "No effect: kept for scripts that set it. Linux lets the timer of such ACKs fire so many \
-         nanoseconds later, to share an interrupt; here timers fire when they are due.",
+        "No effect: kept for scripts that set it. Linux lets the timer of such ACKs fire this \
+         many nanoseconds later, to share an interrupt; here timers fire when they are due.",
     ),
     entry(
         "net.ipv4.tcp_comp_sack_nr",
         number!(0..=255, "ACKs", tcp.tcp_comp_sack_nr),
-        "The most ACKs of out-of-order data that wait to become one; 0 is none.",
+        "The most ACKs of out-of-order data that are merged into one; 0 turns merging off.",
     ),
     entry(
         "net.ipv4.tcp_comp_sack_rtt_percent",
         number!(1..=1000, "", tcp.tcp_comp_sack_rtt_percent),
-        "Time for which ACKs of out-of-order data wait to become one, in percent of the round trip.",
+        "Time for which ACKs of out-of-order data wait to be merged, in percent of the round trip.",
     )
     .linux("Newer than Linux 6.18; there 33 is the default."),
     entry(
         "net.ipv4.tcp_low_latency",
         switch!(tcp_low_latency),
-        "0: what arrives for a thread that is blocked in a read waits in a prequeue for that thread to \
-         work on it; 1: the stack works on it at once.",
+        "0: segments for a thread that is blocked in a read wait in a prequeue, and that thread \
+         processes them; 1: the stack processes them at once.",
     )
-    .linux("Linux had 0 as its default until it removed the prequeue in 4.14; since then it does nothing."),
+    .linux(
+        "Linux had 0 as its default until it removed the prequeue in 4.14; since then the \
+            setting has no effect.",
+    ),
     entry(
         "plimsoll.tcp_prequeue_pure_ack",
         switch!(prequeue_pure_ack),
-        "1: an ACK without data enters an empty prequeue and wakes the reader; 0: the stack works on \
-         it and wakes nobody.",
+        "1: an ACK without data enters an empty prequeue and wakes the reader; 0: the stack \
+         processes it and wakes no thread.",
     )
-    .linux("Linux behaved as with 1 until a change of 2013, and as with 0 from then on."),
+    .linux("Linux behaved like 1 until 2013, and like 0 from then on."),
     entry(
         "plimsoll.gro",
         switch!(gro),
-        "1: segments of one connection that arrive one behind the other in a batch become one.",
+        "1: consecutive segments of one connection in a batch are merged.",
     )
     .linux("Linux: ethtool -K DEV gro."),
     entry(
@@ -691,10 +700,13 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_mem",
         three!(three_pages, tcp_mem),
-        "Memory of the queues of all connections in pages of 4096 bytes: up to the first there is no \
-         pressure, from the second on there is, the third is the limit.",
+        "Memory of the queues of all connections in pages of 4096 bytes: up to the first there is \
+         no pressure, from the second on there is, the third is the limit.",
     )
-    .linux("The default follows the memory of the machine, as on Linux; this is the one for 16 GiB."),
+    .linux(
+        "The default follows the memory of the machine, as on Linux; this is the one for 16 \
+            GiB.",
+    ),
     entry(
         "net.ipv4.udp_mem",
         three!(three_pages, udp_mem),
@@ -703,18 +715,20 @@ pub(super) static ENTRIES: &[Entry] = &[
          unread.",
     )
     .linux(
-        "The first two are kept and say nothing; on Linux, too, the limit is all that matters of \
-         them to a socket. The default follows the memory of the machine; this is the one for \
-         16 GiB.",
+        "The first two have no effect; on Linux, too, only the limit matters to a socket. The \
+         default follows the memory of the machine; this is the one for 16 GiB.",
     ),
     entry(
         "net.core.rmem_default",
         number!(2048..=1_073_741_824, "bytes", rmem_default),
-        "Bytes that what was not read may cost on a new UDP socket; each datagram costs 128 bytes \
-         beside its own.",
+        "Bytes that unread datagrams may cost on a new UDP socket; each datagram costs 128 bytes \
+         in addition to its own.",
     )
     .socket("SO_RCVBUF (`UdpSocket::set_recv_buffer_size`)")
-    .linux("Linux counts what its buffers take, which is several times as much for small ones."),
+    .linux(
+        "Linux counts the size of its buffers, which is several times as much for small \
+            datagrams.",
+    ),
     entry(
         "net.core.rmem_max",
         number!(2048..=1_073_741_824, "bytes", rmem_max),
@@ -724,8 +738,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.core.wmem_default",
         number!(2048..=1_073_741_824, "bytes", wmem_default),
-        "Bytes that what was sent and has not left may cost on a new UDP socket; each datagram costs \
-         128 bytes beside its own.",
+        "Bytes that unsent datagrams may cost on a new UDP socket; each datagram costs 128 bytes \
+         in addition to its own.",
     )
     .socket("SO_SNDBUF (`UdpSocket::set_send_buffer_size`)"),
     entry(
@@ -737,20 +751,21 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_notsent_lowat",
         number!(1..=u32::MAX, "bytes", tcp.tcp_notsent_lowat),
-        "A write takes no more while this many bytes were never sent, and a blocked writer goes on \
+        "A write accepts no data while this many bytes are unsent, and a blocked writer continues \
          below half of it.",
     )
     .socket("TCP_NOTSENT_LOWAT (`TcpStream::set_notsent_lowat`)"),
     entry(
         "net.ipv4.tcp_abort_on_overflow",
         switch!(tcp.tcp_abort_on_overflow),
-        "1: a handshake that ends while the accept queue is full is reset; 0: its last ACK is dropped.",
+        "1: a handshake that ends while the accept queue is full is reset; 0: its last ACK is \
+         dropped.",
     ),
     entry(
         "net.ipv4.tcp_max_syn_backlog",
         number!(1..=1_000_000, "connections", tcp.tcp_max_syn_backlog),
-        "Without SYN cookies, half-open connections of a listener, of which the last quarter is not \
-         given out.",
+        "Without SYN cookies, the most half-open connections of a listener; the last quarter is \
+         not used.",
     ),
     entry(
         "net.ipv4.tcp_syncookies",
@@ -760,7 +775,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "plimsoll.decision_log",
         number!(0..=65_536, "decisions", tcp.decision_log),
-        "Decisions that each new connection keeps, for `plimsoll ss --why`; 0 is none.",
+        "Decisions that each new connection logs, for `plimsoll ss --why`; 0 is none.",
     )
     .socket("`SetOption::DecisionLog`"),
     entry(
@@ -771,31 +786,32 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "plimsoll.max_connections",
         number!(1..=4_194_304, "connections", max_connections),
-        "Connections of any state but TIME-WAIT; a further connect fails, a further SYN is refused, \
-         and so is one that waits at a gate when it is accepted.",
+        "The most connections in any state except TIME-WAIT; a further connect fails, and a \
+         further SYN is refused, also when a gate accepts it.",
     ),
     entry(
         "plimsoll.max_half_open",
         number!(1..=4_194_304, "connections", max_half_open),
         "Connections of all listeners whose handshake is not complete, and attempts that wait at \
          gates; a further SYN is answered with a cookie where those are on, and refused otherwise. \
-         What a gate has accepted does not count, nor what Fast Open has opened early.",
+         Connections that a gate has accepted, or that Fast Open has opened early, do not count.",
     ),
     entry(
         "net.ipv4.tcp_max_orphans",
         number!(0..=4_000_000, "connections", tcp_max_orphans),
-        "Connections that their applications have closed and that still live; one more is reset.",
+        "The most connections that still exist after their application has closed them; one more \
+         is reset.",
     ),
     entry(
         "net.ipv4.tcp_max_tw_buckets",
         number!(0..=4_000_000, "connections", tcp_max_tw_buckets),
-        "Connections in TIME-WAIT; one more ends at once.",
+        "The most connections in TIME-WAIT; one more ends at once.",
     ),
     entry(
         "net.ipv4.tcp_tw_reuse",
         number!(0..=2, "", tcp_tw_reuse),
-        "Whether a connect may take the place of a connection in TIME-WAIT after a second (RFC 6191): \
-         0 never, 1 always, 2 on loopback addresses.",
+        "Whether a connect may take the place of a connection in TIME-WAIT after a second (RFC \
+         6191): 0 never, 1 always, 2 on loopback addresses.",
     )
     .linux("Linux's default is 2; the link in memory is such a loopback, without the addresses."),
 ];

@@ -308,7 +308,7 @@ impl Fragmenting {
 fn source_port(own: u16, how: &UdpTransmit) -> Result<u16, SocketError> {
     match how.from_port.unwrap_or(own) {
         0 => Err(SocketError::Invalid(
-            "from_port: a socket for every port has none of its own; say which",
+            "from_port: a socket for every port needs an explicit source port",
         )),
         port if own == 0 || port == own => Ok(port),
         _ => Err(SocketError::Invalid("from_port: the socket is bound to another port")),
