@@ -13,7 +13,7 @@ use crate::ref_count::RefCount;
 use crate::slab::{Class, SLABS};
 use crate::slice::Slice;
 
-/// What stands before the bytes of a chunk.
+/// What is before the bytes of a chunk.
 pub(crate) struct Header {
     /// Slices plus writer.
     refs: RefCount,

@@ -4,7 +4,7 @@
 //! anywhere: in the middle of an ACK, in a device, while sockets are owned and locks are held. Its
 //! drop is the application's code. It may take long, call the stack, or panic. So a thread that
 //! works for the stack says when it begins ([`PostponedDrops::begin`]); values that go meanwhile
-//! wait on the thread, and are dropped when it has let go of everything. A drop that panics is
+//! wait on the thread, and are dropped when it has released everything. A drop that panics is
 //! caught, with this feature of the crate: the message goes to the panic hook, and the next value
 //! is dropped.
 //!

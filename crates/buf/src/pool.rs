@@ -120,8 +120,8 @@ impl Pool {
         self.chunk(data.len()).append(data)
     }
 
-    /// Bytes of chunks that nobody uses and that are kept for later. While other threads use the
-    /// pool, it is as good as two figures that are read one after the other.
+    /// Bytes of unused chunks that are kept for later. While other threads use the pool, it is as
+    /// good as two figures that are read one after the other.
     pub fn free_bytes(&self) -> usize {
         let used = self.0.in_use_bytes.load(Ordering::Relaxed);
         self.0.total_bytes.load(Ordering::Relaxed).saturating_sub(used)

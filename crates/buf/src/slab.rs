@@ -75,7 +75,7 @@ impl Class {
     }
 }
 
-/// What stands at the front of a slab.
+/// What is at the front of a slab.
 struct Slab {
     /// The first block that came back. Its first word leads to the next one.
     free: *mut u8,
@@ -355,7 +355,7 @@ mod tests {
             (slabs, lock(&self.regions).count)
         }
 
-        /// Gives back what is kept of a class that nobody uses.
+        /// Frees the unused memory that is kept of a class.
         fn end(&self, class: Class) {
             let mut open = lock(&self.classes[class.0]);
             for slab in core::mem::take(&mut open.slabs) {

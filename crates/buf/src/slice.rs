@@ -31,10 +31,10 @@ impl Slice {
     }
 
     /// The bytes of a value that the caller has already, without a copy: a `Vec<u8>`, a
-    /// `Box<[u8]>`, an `Arc<[u8]>` that others read as well, or a type of one's own over mapped
-    /// memory. The value is dropped when the last range of it is, on whatever thread that happens:
-    /// that is when the buffer is free. A stack drops it when it holds no lock, and goes on if the
-    /// drop panics.
+    /// `Box<[u8]>`, an `Arc<[u8]>` that others read as well, or your own type over mapped memory.
+    /// The value is dropped when the last range of it is, on whatever thread that happens: that is
+    /// when the buffer is free. A stack drops it when it holds no lock, and goes on if the drop
+    /// panics.
     ///
     /// It costs one allocation, for the count. A slice of a pool's chunk costs none.
     ///
@@ -58,7 +58,7 @@ impl Slice {
     }
 
     /// The size in bytes of the chunk that this range keeps alive, or of the value; but a value
-    /// counts as one of the largest chunks at most, since nobody can take it apart.
+    /// counts as one of the largest chunks at most, since it cannot be divided.
     pub fn chunk_size(&self) -> usize {
         self.chunk.capacity().min(MAX_CHUNK)
     }

@@ -14,7 +14,7 @@ pub(crate) struct ConnectionId {
     pub(crate) generation: u32,
 }
 
-/// Set in the slot of a UDP socket, which has its place in a table of its own.
+/// Set in the slot of a UDP socket, which has its place in a separate table.
 const DATAGRAM: u32 = 1 << 31;
 
 impl ConnectionId {

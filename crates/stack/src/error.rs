@@ -22,7 +22,7 @@ pub enum StackError {
     /// A setting was refused.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// A device has gone. Every socket has been told.
+    /// A device has gone. Every socket has been notified.
     #[error("device {name} has gone: {reason}")]
     DeviceGone {
         /// The device's name.
@@ -30,13 +30,13 @@ pub enum StackError {
         /// What the device said.
         reason: String,
     },
-    /// The interface was removed. Its sockets have been told.
+    /// The interface was removed. Its sockets have been notified.
     #[error("the interface of device {name} was removed")]
     Removed {
         /// The device's name.
         name: String,
     },
-    /// A thread that ran the stack has panicked. Every socket has been told.
+    /// A thread that ran the stack has panicked. Every socket has been notified.
     #[error("thread '{thread}' panicked while it ran the stack: {message}")]
     Panicked {
         /// The thread's name.

@@ -116,7 +116,7 @@ pub const MAX_REASSEMBLY_MEMORY_PER_SOURCE: usize = 1 << 20;
 /// Calls of applications in the middle of a poll that queue packets before they are sent together.
 pub(crate) const CALLS_PER_SEND: usize = 2;
 
-/// Rounds in which a thread that lets go of a socket does what others have left for it. Then the
+/// Rounds in which a thread that releases a socket does what others have left for it. Then the
 /// poller goes on.
 pub const RELEASE_ROUNDS: usize = 4;
 
@@ -151,8 +151,8 @@ pub const STREAM_SPAN: Duration = Duration::from_millis(1);
 /// receive queue to work on. What is for others waits for so long at most.
 pub const STREAM_LEASE: Duration = Duration::from_millis(1);
 
-/// Threads that count in a shard of their own at a time. A thread more counts in one that such
-/// threads share, which costs it a locked instruction per count.
+/// Threads that count in their own shard at a time. A thread more counts in one that such threads
+/// share, which costs it a locked instruction per count.
 pub(crate) const MAX_SHARDS: usize = 64;
 
 /// SYNs that are answered with cookies one after the other by a poller that finds its device empty
@@ -165,8 +165,8 @@ pub(crate) const COOKIE_BURST: u32 = 256;
 pub(crate) const COOKIES_PER_BATCH: u32 = 8;
 
 /// SYNs of proven peers that are worked on one after the other although SYNs are shed
-/// (`plimsoll.SynSpared`), in a share of their own. A batch that does not find the device empty
-/// adds [`PROVEN_SYNS_PER_BATCH`]. Further ones are shed like any other.
+/// (`plimsoll.SynSpared`), in their own share. A batch that does not find the device empty adds
+/// [`PROVEN_SYNS_PER_BATCH`]. Further ones are shed like any other.
 pub(crate) const PROVEN_SYN_BURST: u32 = 64;
 
 /// What a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
@@ -187,8 +187,8 @@ pub(crate) const POOL_FLOOR: usize = 256 * 1024;
 /// A queue that has had no work for so long gives its free buffers back to the allocator.
 pub const POOL_IDLE: Duration = Duration::from_secs(1);
 
-/// Bytes that a datagram costs in the queues of a UDP socket beside its own: what the stack keeps
-/// of it. So datagrams without data are bounded as well.
+/// Bytes that a datagram costs in the queues of a UDP socket in addition to its own: what the stack
+/// keeps of it. So datagrams without data are bounded as well.
 pub const DATAGRAM_OVERHEAD: usize = 128;
 
 /// When the receive queues of all UDP sockets pin what `net.ipv4.udp_mem` allows, a socket whose

@@ -73,7 +73,7 @@ pub enum CounterGroup {
 }
 
 impl CounterGroup {
-    /// A group that begins as another does stands before it.
+    /// A group that begins as another does is before it.
     const PREFIXES: [(&str, CounterGroup); 9] = [
         ("TcpExt", CounterGroup::TcpExt),
         ("IpExt", CounterGroup::IpExt),
@@ -112,7 +112,7 @@ pub struct CounterValue {
 pub struct ConnectionCounts {
     /// SYN-SENT.
     pub syn_sent: u64,
-    /// SYN-RECEIVED. What a SYN cookie stands for is not among them.
+    /// SYN-RECEIVED, without the handshakes that only a SYN cookie represents.
     pub syn_received: u64,
     /// ESTABLISHED.
     pub established: u64,

@@ -33,7 +33,7 @@ pub enum ChecksumState {
     /// It is complete as far as we know. Whoever receives the packet must verify it.
     #[default]
     Unverified,
-    /// It was verified, or vouched for by the device. Nobody need look at it.
+    /// It was verified, or vouched for by the device. It need not be verified.
     Verified,
     /// The field holds the folded sum of the pseudo-header, and whoever puts the packet on a wire
     /// completes it. A packet that arrives like this never was on a wire: its data is good.

@@ -1,7 +1,7 @@
 //! SNMP counters: the engine's and those of IP and ICMP, under Linux's names.
 //!
-//! Where a thread counts is in `snmp/shards.rs`: in a shard of its own, without locked
-//! instructions. Reading adds the shards up.
+//! Where a thread counts is in `snmp/shards.rs`: in its own shard, without locked instructions.
+//! Reading adds the shards up.
 //!
 //! `IpOutRequests` counts IPv4 packets that we hand to IP, `Ip6OutRequests` IPv6 packets; figures
 //! add the two. A super-segment is one request, as on Linux, where the count is taken above the
@@ -151,7 +151,7 @@ ip_counters! {
     WatcherPolls => "plimsoll.WatcherPolls", "Polls of readers of a UDP stream that the devices wake; BusyPolls counts them, too.";
 }
 
-/// What `nstat` prints beside the counters: a level, which goes up and down, and its peak.
+/// What `nstat` prints next to the counters: a level, which goes up and down, and its peak.
 const GAUGES: [(&str, &str); 2] = [
     ("plimsoll.MemoryUsed", "Bytes that the queues of all connections hold now."),
     ("plimsoll.MemoryPeak", "The most bytes that they have held."),

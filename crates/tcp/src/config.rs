@@ -10,7 +10,7 @@ use crate::time::Duration;
 /// `plimsoll.tcp_tso_tail`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TsoTail {
-    /// The tail is cut off and leaves at once in a packet of its own, unless Nagle's rule with
+    /// The tail is cut off and leaves at once in a separate packet, unless Nagle's rule with
     /// Minshall's condition holds it (Linux before 3.14).
     Split,
     /// The tail stays in a super-segment that empties the send buffer; a packet of less than a
@@ -49,7 +49,7 @@ impl TsoTail {
 /// (options offered, first buffers, the algorithm), with the next connection.
 ///
 /// Where a field names a range, it is what `crates/stack` accepts for the setting. The engine does
-/// not check it: it stands any value, and what lies outside may merely be useless.
+/// not check it: it accepts any value, and values outside the range may be useless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// If not 0, a send buffer holds as many bytes of data as SO_SNDBUF says, as on BSD, and a
@@ -100,7 +100,7 @@ pub struct Config {
     pub tcp_rto_min: Duration,
     /// Upper bound of the retransmission timeout, 1 s to 120 s (Linux: `tcp_rto_max_ms`).
     pub tcp_rto_max: Duration,
-    /// How long a round trip counts as the least, up to a day. BBR has a time of its own.
+    /// How long a round trip counts as the least, up to a day. BBR has its own time.
     pub tcp_min_rtt_wlen: Duration,
     /// The algorithm of new connections.
     pub tcp_congestion_control: CongestionAlgorithm,
@@ -135,7 +135,7 @@ pub struct Config {
     /// that was wrong (RFC 7661), in place of what `tcp_slow_start_after_idle` says. New
     /// connections.
     pub tcp_rfc7661: bool,
-    /// A SYN that is sent again does not ask for ECN; one that asks for Accurate ECN is tried
+    /// A SYN that is retransmitted does not ask for ECN; one that asks for Accurate ECN is tried
     /// twice. If our SYN or SYN-ACK arrived with a codepoint that no router may have written,
     /// nothing of ours is ECN-capable any more.
     pub tcp_ecn_fallback: bool,
@@ -161,8 +161,8 @@ pub struct Config {
     pub tcp_autocorking: bool,
     /// Most bytes that a connection without pacing has below it.
     pub tcp_limit_output_bytes: u32,
-    /// Pacing rate in slow start, in percent of one window per round trip: 0 to 1,000. BBR has
-    /// rates of its own.
+    /// Pacing rate in slow start, in percent of one window per round trip: 0 to 1,000. BBR has its
+    /// own rates.
     pub tcp_pacing_ss_ratio: u32,
     /// Pacing rate in congestion avoidance, in percent of one window per round trip: 0 to 1,000.
     pub tcp_pacing_ca_ratio: u32,
@@ -180,7 +180,7 @@ pub struct Config {
     /// Time from the beginning of a search to that of the next one, if it rests by then: up to
     /// 4,000,000 s.
     pub tcp_probe_interval: Duration,
-    /// How long a router is believed that told of a smaller MTU, 1 s to a day (Linux:
+    /// How long a router's report of a smaller MTU is believed, 1 s to a day (Linux:
     /// `net.ipv4.route.mtu_expires`).
     pub mtu_expires: Duration,
     /// Least time between two ACKs for invalid segments, up to 600 s (Linux:

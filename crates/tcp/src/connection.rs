@@ -57,8 +57,8 @@ use crate::why::{Causes, Record};
 /// A connection that was not in use for this long gives memory back.
 const RESTING_TIME: Nanos = Nanos::from_secs(1);
 
-/// One TCP connection, without I/O, clock or randomness of its own. The same inputs give the same
-/// outputs, byte for byte.
+/// One TCP connection, without I/O, clock or randomness. The same inputs give the same outputs,
+/// byte for byte.
 ///
 /// | | calls |
 /// |---|---|
@@ -140,7 +140,7 @@ pub struct Connection {
     pub(crate) error: Option<ConnectionError>,
     pub(crate) error_taken: bool,
     pub(crate) soft_error: Option<ConnectionError>,
-    /// It ended because the application let go of it, and not in order.
+    /// It ended because the application release it, and not in order.
     discarded: bool,
     /// Shared with others until it is changed.
     pub(crate) options: Arc<Options>,

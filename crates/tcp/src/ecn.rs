@@ -12,7 +12,7 @@
 //! - With DCTCP and the flags of RFC 3168 it sets ECE on exactly the ACKs of marked data (RFC 8257,
 //!   section 3.2), and everything that is sent carries ECT(0).
 //!
-//! The reduction itself is recovery's business (`send/recovery/`). A SYN that is sent again does
+//! The reduction itself is recovery's business (`send/recovery/`). A SYN that is retransmitted does
 //! not ask, since some path may have swallowed the one that did (`tcp_ecn_fallback`); one that asks
 //! for Accurate ECN is tried twice.
 
@@ -85,7 +85,7 @@ impl EcnState {
         self.mode == Mode::Classic
             && !self.needed
             && match codepoint {
-                // The peer marks everything but what it sends again: it has lost something.
+                // The peer marks everything but what it retransmits: it has lost something.
                 Ecn::NotEct => self.seen,
                 Ecn::Ect0 | Ecn::Ect1 => false,
                 Ecn::Ce => !self.demand_cwr,
@@ -141,7 +141,7 @@ impl EcnState {
     }
 
     /// The option of our SYN-ACK, which has left `before` times, with so much space. One that is
-    /// sent again has none: the option may be why the first did not arrive. What follows has one
+    /// retransmitted has none: the option may be why the first did not arrive. What follows has one
     /// if the peer has sent one, since that shows that it can read them (section 3.2.3.2.2).
     pub(crate) fn syn_ack_option(
         &self,

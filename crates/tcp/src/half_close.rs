@@ -7,7 +7,7 @@
 //!
 //! What counts is data, in either direction. Neither probes and their answers nor retransmissions
 //! do, nor the answers of a peer that keeps its window closed. Orphans are not looked at: they have
-//! limits of their own.
+//! their own limits.
 
 use crate::connection::Connection;
 use crate::context::Context;

@@ -60,9 +60,9 @@ pub struct Info {
     pub rcv_space: u32,
     pub bytes_acked: u64,
     pub bytes_received: u64,
-    /// Payload bytes that left, with those that were sent again.
+    /// Payload bytes that left, with those that were retransmitted.
     pub bytes_sent: u64,
-    /// Payload bytes that were sent again.
+    /// Payload bytes that were retransmitted.
     pub bytes_retrans: u64,
     pub segs_out: u64,
     pub segs_in: u64,
@@ -94,12 +94,12 @@ pub struct Info {
     pub ca_state: u8,
     /// Bits TCPI_OPT_*.
     pub options: u8,
-    /// Why Fast Open did not work out for who connects, as Linux numbers it: 0 unknown, 1 no
-    /// cookie, 2 data not acknowledged, 3 SYN sent again.
+    /// Why Fast Open failed for an active open, as Linux numbers it: 0 unknown, 1 no cookie, 2 data
+    /// not acknowledged, 3 SYN retransmitted.
     pub fastopen_client_fail: u8,
     /// With Accurate ECN: packets that came with a CE mark.
     pub received_ce: u32,
-    /// With Accurate ECN and its option: bytes of ours that arrived as ECT(1), modulo 2^32.
+    /// With Accurate ECN and its option: our bytes that arrived as ECT(1), modulo 2^32.
     pub delivered_e1_bytes: u32,
     /// As ECT(0).
     pub delivered_e0_bytes: u32,

@@ -55,7 +55,7 @@ impl<T: Blank> Lease<T> {
         self.0.as_deref_mut()
     }
 
-    /// Whether there is a value of its own.
+    /// Whether there is its own value.
     pub(crate) fn is_leased(&self) -> bool {
         self.0.is_some()
     }

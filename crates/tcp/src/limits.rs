@@ -1,11 +1,11 @@
 //! Every limit of the engine, with what happens at it.
 
-/// Payload bytes of one super-segment: what fits into an IP packet of 65,535 bytes beside the
-/// largest headers. Longer data leaves as several.
+/// Payload bytes of one super-segment: what fits into an IP packet of 65,535 bytes in addition to
+/// the largest headers. Longer data leaves as several.
 pub const MAX_SUPER_SEGMENT: usize = 65_535 - 120;
 
 /// The same where what lies below says that it takes longer packets by reference: what fits into
-/// one chunk of memory beside the largest headers.
+/// one chunk of memory next to the largest headers.
 pub const MAX_BIG_SUPER_SEGMENT: usize = plimsoll_buf::MAX_CHUNK - 120;
 
 /// Wire segments of one super-segment (Linux: `GSO_MAX_SEGS`).

@@ -99,7 +99,7 @@ impl Path {
             maxseg,
             advmss: maxseg.map_or(announced, |limit| announced.min(limit.max(1))),
             peer_mss: if v6 { DEFAULT_MSS_V6 } else { DEFAULT_MSS_V4 },
-            // Each wire segment has a digest of its own.
+            // Each wire segment has its own digest.
             max_super_segment: if params.options.md5_key.is_some() {
                 0
             } else {

@@ -66,7 +66,7 @@ pub struct Below {
     /// Completions tell of the device, so that waiting for one means something. Otherwise small
     /// queues and automatic corking are off.
     pub completions: bool,
-    /// Somebody below writes down why packets leave ([`Transmit::note`]).
+    /// A capture below records why packets leave ([`Transmit::note`]).
     pub takes_notes: bool,
     /// The queueing discipline keeps departure times, so that paced packets need not be held.
     pub keeps_departures: bool,
@@ -124,6 +124,6 @@ pub struct Transmit {
     pub ecn: Ecn,
     /// What its CWR flag means to whoever cuts it into segments.
     pub cwr: CwrFlag,
-    /// Why it leaves, in figures, for who takes notes ([`Below::takes_notes`]).
+    /// Why it leaves, in figures, for a capture ([`Below::takes_notes`]).
     pub note: Option<Box<Note>>,
 }

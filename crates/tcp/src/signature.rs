@@ -1,8 +1,8 @@
 //! Signed segments (RFC 2385): what the engine knows of them.
 //!
 //! A connection with a key leaves room for the digest in every header, hands down one wire segment
-//! at a time, and does not use timestamps, for which there is hardly any room beside it. The digest
-//! covers addresses, so the stack computes and checks it.
+//! at a time, and does not use timestamps, for which there is hardly any room next to it. The
+//! digest covers addresses, so the stack computes and checks it.
 
 use alloc::boxed::Box;
 use core::fmt;

@@ -19,7 +19,7 @@ pub enum State {
 }
 
 /// Every transition of RFC 9293, figure 5, without those to CLOSED, which every state has;
-/// `state.dot` beside this file draws them.
+/// `state.dot` next to this file draws them.
 ///
 /// Three edges of the figure are walked in two steps, and one is missing. A close in SYN-RECEIVED
 /// only queues the FIN, which the RFC allows, and ESTABLISHED is left at once; a segment that ends

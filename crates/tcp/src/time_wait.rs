@@ -83,8 +83,8 @@ impl TimeWait {
         (self.ts.enabled && old_enough).then(|| self.snd_nxt + REUSE_GAP)
     }
 
-    /// A segment for the old connection arrived. `listens` tells whether somebody would take a SYN;
-    /// if nobody does, the place is not given away for it, and it is answered like an old one.
+    /// A segment for the old connection arrived. `listens` is whether a listener would accept a
+    /// SYN; without one, the entry keeps its place, and the SYN is answered like an old one.
     pub fn handle_segment(&mut self, cx: &Context, seg: &Segment, listens: bool) -> TimeWaitAction {
         let flags = seg.repr.flags;
         let stamps = seg.repr.options.timestamps;

@@ -2,12 +2,12 @@
 //!
 //! # Theory of operation
 //!
-//! Every decision that keeps a byte back, cuts a packet, sends or defers an acknowledgement, sends
-//! again or wakes somebody is a [`Decision`]. It goes to two places, both off unless asked for. The
-//! *log* of a connection keeps the last so many decisions ([`SetOption::DecisionLog`], or the
-//! setting `plimsoll.decision_log` for all connections). A *note* travels with a packet to whoever
-//! below us takes notes ([`Below::takes_notes`]), which is a capture. While neither is asked for, a
-//! decision costs one look at a pointer; what a hold has cost is kept always
+//! Every decision that keeps a byte back, cuts a packet, sends or defers an acknowledgement,
+//! retransmits or wakes somebody is a [`Decision`]. It goes to two places, both off unless asked
+//! for. The *log* of a connection keeps the last so many decisions ([`SetOption::DecisionLog`], or
+//! the setting `plimsoll.decision_log` for all connections). A *note* travels with a packet to
+//! whoever below us takes notes ([`Below::takes_notes`]), which is a capture. While neither is
+//! asked for, a decision costs one look at a pointer; what a hold has cost is kept always
 //! ([`Info::hold_times`](crate::Info::hold_times)).
 //!
 //! [`SetOption::DecisionLog`]: crate::SetOption::DecisionLog
@@ -31,7 +31,7 @@ pub enum SendKind {
     SynAck,
     /// Data (or a FIN) sent for the first time.
     New,
-    /// Data (or a FIN) sent again.
+    /// Data (or a FIN) retransmitted.
     Retransmit,
     /// A probe into a closed window.
     WindowProbe,
@@ -50,11 +50,11 @@ pub enum SendKind {
 pub struct Causes(u8);
 
 impl Causes {
-    /// Nothing that the connection was told.
+    /// Nothing that the connection was notified.
     pub const NONE: Causes = Causes(0);
     /// A segment arrived, mostly with an acknowledgement.
     pub const ACK: Causes = Causes(1);
-    /// The device was done with a packet of ours.
+    /// The device was done with one of our packets.
     pub const COMPLETION: Causes = Causes(2);
     /// A timer fired.
     pub const TIMER: Causes = Causes(4);
@@ -193,7 +193,7 @@ impl fmt::Display for Tail {
     }
 }
 
-/// Why something is sent again.
+/// Why something is retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
     /// A tail loss probe: nothing was heard for two round trips.
@@ -294,7 +294,7 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Why a packet leaves, and what had held it: what a capture writes beside it.
+/// Why a packet leaves, and what had held it: what a capture writes next to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     /// What had held it, if anything had.

@@ -173,7 +173,7 @@ pub fn verify(mut pseudo: Sum, data: &[u8]) -> bool {
 }
 
 /// Computes the checksum of `data`, a transport header and its payload, and writes it at `at`
-/// (where zero or anything else may stand before).
+/// (where zero or anything else may be before).
 ///
 /// # Panics
 /// If `data` is shorter than `at + 2`.

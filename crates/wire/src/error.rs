@@ -18,8 +18,8 @@ pub enum WireError {
     BadOption,
     /// A message type, operation or hardware type that Plimsoll does not know.
     Unknown,
-    /// A malformed or unknown part of an IPv6 header chain that the sender wants to hear about
-    /// (RFC 8200, sections 4.2 and 4.4). The fields are those of the ICMPv6 parameter problem.
+    /// A malformed or unknown part of an IPv6 header chain that must be reported to the sender (RFC
+    /// 8200, sections 4.2 and 4.4). The fields are those of the ICMPv6 parameter problem.
     ParameterProblem {
         /// The ICMPv6 code.
         code: u8,

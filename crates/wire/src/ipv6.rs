@@ -169,7 +169,7 @@ pub struct Upper {
     /// Offset of its first byte in the payload of the fixed header.
     pub offset: usize,
     /// Offset in the packet of the field that names `protocol`: what an ICMPv6 parameter problem
-    /// points at if nobody here knows the protocol (RFC 8200, section 4).
+    /// points at if the stack does not have the protocol (RFC 8200, section 4).
     pub named_at: usize,
     /// The fragment header, if there was one. With it, `offset` is where the fragment's data
     /// begins if it is not the whole packet, and `protocol` is what the original packet holds

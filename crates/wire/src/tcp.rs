@@ -55,7 +55,7 @@ mod kind {
     pub(super) const EXPERIMENT: u8 = 254;
 }
 
-/// Which experiment Fast Open was before it had a kind of its own.
+/// Which experiment Fast Open was before it had its own kind.
 const FAST_OPEN_MAGIC: [u8; 2] = [0xf9, 0x89];
 
 /// Option lengths, kind and length bytes included.
@@ -204,7 +204,7 @@ pub struct FastOpenOption {
 }
 
 impl FastOpenOption {
-    /// Bytes that stand before the cookie.
+    /// Bytes that are before the cookie.
     const fn base_len(self) -> usize {
         if self.experimental { 4 } else { 2 }
     }
@@ -224,7 +224,7 @@ pub struct SynOptions {
     pub window_scale: Option<u8>,
     /// SACK permitted (RFC 2018).
     pub sack_permitted: bool,
-    /// Fast Open (RFC 7413). Left out when it finds no room beside the others.
+    /// Fast Open (RFC 7413). Left out when it finds no room next to the others.
     pub fast_open: Option<FastOpenOption>,
 }
 
@@ -258,7 +258,7 @@ pub struct TcpOptions {
     pub timestamps: Option<Timestamps>,
     /// The MD5 signature (RFC 2385).
     pub md5: Option<[u8; MD5_DIGEST_LEN]>,
-    /// Accurate ECN (RFC 9768). Left out when it finds no space beside the others.
+    /// Accurate ECN (RFC 9768). Left out when it finds no space next to the others.
     pub acc_ecn: Option<AccEcnOption>,
     /// What depends on whether the segment is a SYN.
     pub syn_or_sack: SynOrSack,
@@ -472,8 +472,8 @@ impl TcpOptions {
         md5 + mss + times + scale
     }
 
-    /// Leaves out the SACK blocks for which there is no place beside the other options, as writing
-    /// does: beside timestamps three fit, beside MD5 two, beside both none.
+    /// Leaves out the SACK blocks for which there is no place next to the other options, as writing
+    /// does: with timestamps three fit, with MD5 two, with both none.
     pub fn fit_sack(&mut self) {
         let fit = self.sack_that_fits(self.len_without_sack());
         if let SynOrSack::Sack(blocks) = &mut self.syn_or_sack {

@@ -212,7 +212,7 @@ impl Shared {
         self.cut.get_or_init(reason);
     }
 
-    /// What the stack is told after the caller has ended the channel.
+    /// The stack's view after the caller has ended the channel.
     fn gone(&self) -> DeviceError {
         let reason = self.cut.get().map_or("the caller has ended the channel", String::as_str);
         DeviceError::Gone(reason.to_owned())
@@ -267,7 +267,7 @@ impl Drop for ChannelTx {
 
 struct ChannelRx {
     shared: Arc<Shared>,
-    /// The MTU that the stack has been told.
+    /// The MTU that the stack has been notified.
     mtu: u16,
     stats: DeviceStats,
 }

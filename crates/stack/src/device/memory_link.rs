@@ -79,8 +79,8 @@ pub struct LinkConfig {
     /// verify checksums, too.
     pub offloads: bool,
     /// The longest super-segment, in bytes with headers, up to [`MAX_SUPER_PACKET`]. More than
-    /// 65,535 is for links without a rate: with one, everybody else waits for the whole. TCP makes
-    /// longer ones only if the most is taken.
+    /// 65,535 is for links without a rate: with a rate, all other packets wait for the whole. TCP
+    /// makes longer ones only if the most is taken.
     pub max_super_segment: usize,
 }
 
@@ -138,7 +138,8 @@ impl LinkConfig {
 /// Makes a link and returns its two ends.
 ///
 /// # Panics
-/// If [`LinkConfig::check`] refuses the configuration. Who has it from elsewhere asks that first.
+/// If [`LinkConfig::check`] refuses the configuration. Call that first for a configuration from
+/// elsewhere.
 pub fn pair(config: LinkConfig) -> (Device, Device) {
     pair_of(config.clone(), config)
 }

@@ -68,8 +68,8 @@ pub struct Caps {
     pub uso: bool,
     /// Takes packets with [`ChecksumState::Partial`](crate::packet::ChecksumState::Partial).
     pub tx_checksum: bool,
-    /// The longest super-segment, in bytes with headers. One of more than 65,535 bytes cannot say
-    /// its length in its IP header: there stands 0.
+    /// The longest super-segment, in bytes with headers. One of more than 65,535 bytes cannot have
+    /// its length in its IP header, which is 0.
     pub max_super_segment: usize,
     /// Completions come later than `transmit` returns: bytes below us mean something.
     pub completions: bool,
@@ -289,9 +289,8 @@ pub trait DeviceRx: Send {
         None
     }
 
-    /// When a packet that is on its way will have arrived. Packets that nobody knows of yet are
-    /// announced by the wait source. If that is a file descriptor, this changes only by calls of
-    /// the device.
+    /// When a packet that is on its way will have arrived. Other packets are announced by the wait
+    /// source. If that is a file descriptor, this changes only by calls of the device.
     fn next_event(&self) -> Option<Instant> {
         None
     }

@@ -8,7 +8,7 @@
 //! no such packets, and every checksum in the file is right.
 //!
 //! A packet of TCP that leaves has a comment that says why: what had held it and for how long, what
-//! bounds it and what became of its tail, why it acknowledges or is sent again. The engine makes
+//! bounds it and what became of its tail, why it acknowledges or is retransmitted. The engine makes
 //! these notes in figures, for captures only; they become words here.
 //!
 //! What the device drops on its own is in the file, too; what it leaves in the queue is not, until

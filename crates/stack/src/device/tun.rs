@@ -15,8 +15,8 @@
 //! ([`open`]). If it refuses a packet later because of an offload, the packet is cut and its
 //! checksum filled in software; if the kernel then takes it, the offload stays off.
 //!
-//! *Several queues.* Each is a file of its own ([`open_queues`]), and nothing is shared but the
-//! kernel's interface.
+//! *Several queues.* Each is its own file ([`open_queues`]), and nothing is shared but the kernel's
+//! interface.
 //!
 //! *Queue.* What the kernel has for us waits in a queue of `txqueuelen` packets, and what finds it
 //! full is dropped there. Opening asks for a longer one than by default ([`queue_len`]).
@@ -82,7 +82,7 @@ impl Port for Arc<OwnedFd> {
     }
 }
 
-/// What stands before each packet, in this order.
+/// What is before each packet, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Before {
     /// Packet information: `struct tun_pi`, flags and the protocol as Ethernet numbers it.
@@ -324,7 +324,7 @@ fn blames_offload(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP)
 }
 
-/// Whether a write failed because of the packet, of an interface that is down, or for want of
+/// Whether a write failed because of the packet, of an interface that is down, or for lack of
 /// memory: nothing of which ends the device.
 fn is_about_packet(error: Errno) -> bool {
     blames_offload(error) || matches!(error, Errno::NOBUFS | Errno::NOMEM)

@@ -24,7 +24,7 @@ pub(super) enum Event {
     Queued(ConnectionId),
     /// To a connection that has no span.
     Alone(FlowKey, ConnectionEvent),
-    /// Beside connections.
+    /// Next to connections.
     Stack(StackEvent),
 }
 
@@ -73,9 +73,9 @@ pub(super) fn is_heard(level: LevelFilter) -> bool {
 }
 
 impl OpenSpans {
-    /// Notes what happens to a connection, which the caller owns. Returns what is to be told later,
-    /// if anybody listens. The end of a connection that has a span is told in any case: nobody may
-    /// listen any more, but the span must end.
+    /// Notes what happens to a connection, which the caller owns. Returns what is to be reported
+    /// later, if anybody listens. The end of a connection that has a span is told in any case:
+    /// nobody may listen any more, but the span must end.
     pub(super) fn note(
         &self,
         id: ConnectionId,
@@ -131,7 +131,7 @@ impl OpenSpans {
     }
 
     /// What is next. If there is nothing, the span goes back to its place, or the connection is
-    /// forgotten since nobody wanted a span.
+    /// forgotten since no subscriber wanted a span.
     fn next(&self, id: ConnectionId, span: &mut Span) -> Option<ConnectionEvent> {
         let mut lives = lock(&self.lives);
         let life = lives.get_mut(&id)?;

@@ -106,8 +106,8 @@ struct Health {
     error: Option<(u32, StackError)>,
 }
 
-/// A device in a stack. Queues of one device stand side by side in a list, and each is written by a
-/// thread of its own, so none shares a pair of cache lines with another.
+/// A device in a stack. Queues of one device stand side by side in a list, and each is written by
+/// its own thread, so none shares a pair of cache lines with another.
 #[repr(align(128))]
 pub(crate) struct Interface {
     index: u8,
@@ -117,7 +117,7 @@ pub(crate) struct Interface {
     ways: Vec<u8>,
     addresses: Vec<(IpAddr, u8)>,
     loopback: bool,
-    /// What stands behind the device's name if it is not the device's first queue.
+    /// What is behind the device's name if it is not the device's first queue.
     suffix: String,
     name: Mutex<String>,
     traits: Traits,
@@ -372,7 +372,7 @@ impl Interface {
         }
     }
 
-    /// Whether nothing can have arrived, and nothing is to be told of the link.
+    /// Whether nothing can have arrived, and nothing is to be reported of the link.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.rx.is_empty() && !self.rx.has_link_event()

@@ -42,7 +42,7 @@ struct LoopbackRx {
     stats: DeviceStats,
 }
 
-/// Makes the device. Returns beside it how many packets wait to be received.
+/// Makes the device. Returns next to it how many packets wait to be received.
 pub(crate) fn device() -> (Device, Arc<AtomicUsize>) {
     let queue = Queue::default();
     let waiting = Waiting::default();

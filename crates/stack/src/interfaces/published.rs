@@ -2,7 +2,7 @@
 //! device wants to be polled, and what it has counted.
 //!
 //! Only the holder writes, by plain stores. A reader may get figures of different packets; they are
-//! exact once the holder has let go.
+//! exact once the holder has released it.
 
 use std::sync::atomic::Ordering;
 

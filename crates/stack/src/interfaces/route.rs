@@ -152,7 +152,7 @@ impl RouteTable {
         self.derive();
     }
 
-    /// Adds an address of ours.
+    /// Adds a local address.
     pub(crate) fn add_address(
         &mut self,
         index: usize,
@@ -182,7 +182,7 @@ impl RouteTable {
         Err(StackError::Config { field, reason })
     }
 
-    /// Takes an address of ours away.
+    /// Takes a local address away.
     pub(crate) fn remove_address(&mut self, index: usize, ip: IpAddr) -> Result<(), StackError> {
         let before = self.ours.len();
         self.ours.retain(|&(own, _, at)| zone::bare(own) != ip || usize::from(at) != index);
@@ -229,7 +229,7 @@ impl RouteTable {
 
     fn empty(loopback: u8) -> RouteTable {
         let (routes, configured, ours) = (Vec::new(), Vec::new(), Vec::new());
-        // The configuration's stand before loopback.
+        // The configuration's are before loopback.
         let known = (1 << loopback) - 1;
         RouteTable { routes, configured, ours, loopback, known, state: Arc::default() }
     }
@@ -246,7 +246,7 @@ impl RouteTable {
         self.state.down.load(Ordering::Relaxed) & (1 << interface) == 0
     }
 
-    /// The interface that an address of ours belongs to.
+    /// The interface that a local address belongs to.
     pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<u8> {
         let ip = ip.to_canonical();
         self.ours.iter().find(|&&(own, _, _)| own == ip).map(|&(_, _, interface)| interface)
@@ -294,7 +294,7 @@ impl RouteTable {
         self.loopback
     }
 
-    /// Whether `ip` is an address of ours.
+    /// Whether `ip` is a local address.
     pub(crate) fn is_ours(&self, ip: IpAddr) -> bool {
         match ip {
             IpAddr::V4(ip) => ip.is_loopback() || self.ours.iter().any(|(own, _, _)| *own == ip),
@@ -330,8 +330,8 @@ impl RouteTable {
         self.is_ours(src) || self.is_of_all_hosts(src)
     }
 
-    /// Whether an address stands for all hosts of a network of ours, for that network itself, or is
-    /// of the network 0.
+    /// Whether an address is the broadcast address of a local network, that network itself, or in
+    /// the network 0.
     fn is_of_all_hosts(&self, ip: IpAddr) -> bool {
         let IpAddr::V4(v4) = ip else { return false };
         let bits = v4.to_bits();

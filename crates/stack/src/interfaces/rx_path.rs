@@ -1,7 +1,7 @@
 //! The receiving side of an interface.
 //!
 //! The half belongs to the holder of its token: as a rule the poller, which receives. Who reads
-//! figures takes it for a moment. Nobody waits for it. Who finds it taken leaves a mark, and the
+//! figures takes it for a moment. No thread waits for it. Who finds it taken leaves a mark, and the
 //! holder wakes the poller when it lets go.
 //!
 //! An interface that is known to hold nothing is not touched at all; loopback tells.
@@ -209,7 +209,7 @@ impl RxPath {
 pub(crate) struct Holding<'a> {
     path: &'a RxPath,
     kick: &'a Kick,
-    /// Some until it is let go.
+    /// Some until it is released.
     held: Option<Held<'a, Half>>,
 }
 

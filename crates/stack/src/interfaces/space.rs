@@ -37,12 +37,12 @@ pub(crate) struct SpaceWaiters {
 }
 
 impl SpaceWaiters {
-    /// Nobody waits for the interface with the index `interface`.
+    /// No thread waits for the interface with the index `interface`.
     pub(crate) fn new(interface: u8) -> SpaceWaiters {
         SpaceWaiters { interface, list: VecDeque::new(), ended: 0 }
     }
 
-    /// Whether nobody waits.
+    /// Whether no thread waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

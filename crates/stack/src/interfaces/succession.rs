@@ -1,7 +1,7 @@
 //! A device's half that is to take the place of another one, until the holder of the token puts it
 //! there.
 //!
-//! The lock is a leaf. The flag beside it lets the holder ask without the lock.
+//! The lock is a leaf. The flag next to it lets the holder ask without the lock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,14 +3,15 @@
 //! # Theory of operation
 //!
 //! Packets are queued while a socket is owned and drained after it was released. The sending half
-//! and what is on its way into it belong to the holder of the token. Nobody waits for the token: an
-//! application's `writev` may take its time. Who finds the token taken leaves a mark and goes; the
-//! holder goes round once more when it sees it, and does what the poller came for as well. A holder
-//! hands over to the poller after [`DRAIN_PACKETS`], so that no application works for all others.
+//! and what is on its way into it belong to the holder of the token. No thread waits for the token:
+//! an application's `writev` may take its time. Who finds the token taken leaves a mark and goes;
+//! the holder goes round once more when it sees it, and does what the poller came for as well. A
+//! holder hands over to the poller after [`DRAIN_PACKETS`], so that no application works for all
+//! others.
 //!
 //! What the poller has to know about the device without the token is published by the holder before
 //! it lets go: when the device wants to be polled, and whether it has room. If the device wants to
-//! be polled earlier than was known, the holder tells the poller, after it has let go.
+//! be polled earlier than was known, the holder tells the poller, after it has released it.
 //!
 //! The holder lets go on every way out. A device that panics has failed, as if it had returned an
 //! error.
@@ -19,8 +20,8 @@
 //!
 //! The discipline's lock is a leaf, held for one call of the discipline. Packets that are dropped
 //! complete, and connections that waited for space are put into a queue, which may take other
-//! locks: both happen outside of it. The token is no lock,
-//! since nobody waits for it: a holder may take the lock, and drop packets.
+//! locks: both happen outside of it. The token is no lock, since no thread waits for it: a holder
+//! may take the lock, and drop packets.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -131,7 +132,7 @@ pub(crate) struct TxPath {
     succession: Succession<Successor>,
     /// The device did not accept the rest of `Half::staged`.
     busy: AtomicBool,
-    /// `Half::staged` or `Half::raw` held packets when the token was let go.
+    /// `Half::staged` or `Half::raw` held packets when the token was released.
     loaded: AtomicBool,
     next: Deadline,
     figures: Figures,
@@ -144,7 +145,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Packets have left. Returns who is to go on.
+    /// Packets have left. Returns the connections that may continue.
     fn woken_by(&mut self, packets: usize) -> Vec<Arc<dyn SpaceWaiter>> {
         if self.waiters.is_empty() {
             return Vec::new();
@@ -457,7 +458,7 @@ impl TxPath {
 struct Holding<'a> {
     path: &'a TxPath,
     kick: &'a Kick,
-    /// Some until it is let go.
+    /// Some until it is released.
     held: Option<Held<'a, Half>>,
     /// Packets that may still leave before this thread hands over.
     left: usize,
@@ -584,7 +585,8 @@ impl Holding<'_> {
         self.left == 0 && !self.path.is_busy() && self.held.as_ref().is_some_and(more)
     }
 
-    /// Lets go. If somebody has missed the token meanwhile, it is back, for another round.
+    /// Releases the token. If another thread failed to take it meanwhile, this returns it for
+    /// another round.
     #[inline]
     fn let_go(mut self) -> Option<Self> {
         self.held = self.held.take()?.let_go();

@@ -74,7 +74,7 @@ pub fn fill(packet: &mut Packet) -> bool {
     true
 }
 
-/// Whether the transport checksum is right. True if somebody vouched for it, and for protocols
+/// Whether the transport checksum is right. True if the device vouched for it, and for protocols
 /// whose checksum is not looked at here (all but TCP and UDP) and for fragments. False if the
 /// headers make no sense.
 #[inline]

@@ -10,8 +10,8 @@
 //! * Their IP headers say the same of ECN, and ECE, CWR and AE are the same in both, so that every
 //!   mark is counted for the segments that had it.
 //! * Both have ACK; neither has SYN, RST or URG, which concern one sequence number.
-//! * Their options are the same. A timestamp of another tick is a sample of its own. SACK blocks
-//!   never are merged: each list is news for the sender's scoreboard.
+//! * Their options are the same. A timestamp of another tick is its own sample. SACK blocks never
+//!   are merged: each list is news for the sender's scoreboard.
 //! * A segment without data is an ACK that the sender counts, or a window update. It is merged at
 //!   most with another one, and only if the later acknowledges more: a duplicate stays.
 //! * All together is no longer than an IP packet can be, in as many ranges as a packet can have.

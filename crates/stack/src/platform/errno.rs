@@ -3,7 +3,7 @@
 #[cfg(unix)]
 pub(crate) use libc::*;
 
-/// Only Linux tells apart that the host is isolated.
+/// Only Linux distinguishes that the host is isolated.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 pub(crate) const ENONET: i32 = EHOSTUNREACH;
 
@@ -38,6 +38,6 @@ mod winsock {
     pub(crate) const ECONNREFUSED: i32 = 10061;
     pub(crate) const EHOSTDOWN: i32 = 10064;
     pub(crate) const EHOSTUNREACH: i32 = 10065;
-    /// Only Linux tells apart that the host is isolated.
+    /// Only Linux distinguishes that the host is isolated.
     pub(crate) const ENONET: i32 = EHOSTUNREACH;
 }

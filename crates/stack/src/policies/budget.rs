@@ -4,10 +4,10 @@
 //! # Theory of operation
 //!
 //! The budgets of a stack are settings (`plimsoll.max_connections`, `plimsoll.max_half_open`,
-//! `net.ipv4.tcp_mem`); [`Budget`] is how a program reads and writes all three. A listener has an
-//! account of its own, to which each of its connections belongs for as long as it lives, also when
-//! it was accepted. A connection counts from its SYN on until it leaves the table of connections,
-//! and is charged for memory until its queues are empty.
+//! `net.ipv4.tcp_mem`); [`Budget`] is how a program reads and writes all three. A listener has its
+//! own account, to which each of its connections belongs for as long as it lives, also when it was
+//! accepted. A connection counts from its SYN on until it leaves the table of connections, and is
+//! charged for memory until its queues are empty.
 //!
 //! *What happens at a budget.* A connection for which there is no place is refused, as [`Refusal`]
 //! says, and counted by the budget that was spent. With SYN cookies on, a SYN beyond the budget of
@@ -70,7 +70,7 @@ pub struct BudgetUse {
     pub memory: usize,
 }
 
-/// What a peer hears for whose SYN a budget leaves no place.
+/// The answer to a SYN that exceeds a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -77,7 +77,7 @@ pub(crate) struct MemoryAccount {
     level: CachePadded<AtomicU64>,
     peak: AtomicUsize,
     pressure: AtomicBool,
-    /// At this use or less those who wait are asked again; zero if nobody waits.
+    /// At this use or less those who wait are asked again; zero if no thread waits.
     wake_at: AtomicUsize,
     /// Counts how often the list was taken.
     round: AtomicU32,
@@ -236,7 +236,7 @@ impl MemoryAccount {
         self.wake_at_mark(self.level().used);
     }
 
-    /// Has all who wait asked again, if some do and no more than they wait for is `used`.
+    /// Asks all waiters again, if there are any and at most as much as they wait for is `used`.
     fn wake_at_mark(&self, used: usize) {
         let mark = self.wake_at.load(Ordering::SeqCst);
         if mark != 0 && used <= mark {

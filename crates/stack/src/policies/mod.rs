@@ -1,7 +1,7 @@
 //! By which rules a stack works: settings, memory, what is known of peers and paths, secrets,
 //! limits on answers to strangers.
 //!
-//! Settings are read as a snapshot without a lock. The caches have locks of their own, which are
+//! Settings are read as a snapshot without a lock. The caches have their own locks, which are
 //! leaves: nobody locks anything else while holding one.
 
 pub(crate) mod budget;

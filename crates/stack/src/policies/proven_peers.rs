@@ -3,8 +3,8 @@
 //! # Theory of operation
 //!
 //! While a flood of SYNs is shed (`pollers/syn_share.rs`), a SYN of such a peer is worked on all
-//! the same, within a share of its own. Linux has the notion (`tcp_peer_is_proven`), for a SYN
-//! queue that is three quarters full without cookies.
+//! the same, within its own share. Linux has the notion (`tcp_peer_is_proven`), for a SYN queue
+//! that is three quarters full without cookies.
 //!
 //! The table has a fixed size and sits in sets of [`WAYS`]. An entry is one atomic word: a part of
 //! the hash of the address, and the second in which the peer was proven last. No call locks or

@@ -1,5 +1,5 @@
 //! SYN cookies: initial sequence numbers that say what a SYN said, so that nobody has to remember
-//! it. What lies beside the number is in the engine's `syn_cookie.rs`.
+//! it. What lies next to the number is in the engine's `syn_cookie.rs`.
 //!
 //! A cookie is a hash of the four-tuple, plus the peer's sequence number, plus the minute in the
 //! upper eight bits, plus, below them, a hash of the four-tuple and the minute with the datum

@@ -16,10 +16,10 @@
 //! fence: it is older than every count that the later call reads.
 //!
 //! A thread that owns no socket takes numbers out of the queue, one socket at a time: a thread that
-//! has drained a device does so when it has let go of everything, and the poller in every poll. So
+//! has drained a device does so when it has released everything, and the poller in every poll. So
 //! nobody ever owns a second socket because it completed that socket's packet. A completion by a
-//! thread that will look at the queue itself wakes nobody; any other kicks the poller, which costs
-//! a system call only if it sleeps.
+//! thread that will look at the queue itself wakes no thread; any other kicks the poller, which
+//! costs a system call only if it sleeps.
 //!
 //! A number is in the queue once at most: it enters only if the socket was not *queued*, and stops
 //! being queued before its taker reads the count.

@@ -5,7 +5,7 @@
 //! connections bind are more than what begins the pressure, and more than [`POOL_FLOOR`]. So they
 //! do as well when the queue has had nothing to do for [`POOL_IDLE`]. That happens once after the
 //! last work, whether there are free chunks or not, since devices and disciplines keep room as
-//! well. Chunks that applications let go of later go with the next poll.
+//! well. Chunks that applications release later go with the next poll.
 //!
 //! There is no lock but those of the pool. The time is written by who polls.
 

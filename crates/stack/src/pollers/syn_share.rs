@@ -16,9 +16,9 @@
 //! more of it in one batch than it leaves for the others: a flood from one address
 //! takes the place of that address only.
 //!
-//! Every interface has shares of its own: that one of them is empty, loopback as a rule, says
-//! nothing about another. A poll that could not ask a device, which another thread had, says
-//! nothing about it either.
+//! Every interface has its own shares: that one of them is empty, loopback as a rule, says nothing
+//! about another. A poll that could not ask a device, which another thread had, says nothing about
+//! it either.
 //!
 //! SYNs that are remembered are bounded by the backlog and do not count.
 

@@ -1,5 +1,5 @@
-//! Fair queueing: every connection has a queue of its own, they take turns, and packets wait for
-//! their departure times.
+//! Fair queueing: every connection has its own queue, they take turns, and packets wait for their
+//! departure times.
 //!
 //! # Theory of operation
 //!

@@ -1,7 +1,7 @@
 //! Queueing disciplines: in which order packets leave an interface, and which are refused.
 //!
-//! A discipline stands between `ip/output` and a device. It is a leaf: its owner locks it, puts in
-//! or takes out, and unlocks. A packet that is refused comes back to the caller. A connection keeps
+//! A discipline is between `ip/output` and a device. It is a leaf: its owner locks it, puts in or
+//! takes out, and unlocks. A packet that is refused comes back to the caller. A connection keeps
 //! what it was made of and sends it later; other packets are counted and dropped.
 
 pub mod fifo;

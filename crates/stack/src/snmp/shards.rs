@@ -1,4 +1,4 @@
-//! Where threads count: each in a shard of its own, which no other thread writes.
+//! Where threads count: each in its own shard, which no other thread writes.
 //!
 //! # Theory of operation
 //!

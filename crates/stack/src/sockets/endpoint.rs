@@ -1,4 +1,4 @@
-//! One connection in the stack: the engine's connection and what the stack keeps beside it.
+//! One connection in the stack: the engine's connection and what the stack keeps next to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -57,7 +57,7 @@ pub(crate) struct Endpoint {
     pub(crate) trap: std::sync::Mutex<Option<Site>>,
 }
 
-/// By which way the packets of a connection leave, and where it hears of them.
+/// By which way the packets of a connection leave, and where it is notified of them.
 #[derive(Clone)]
 pub(crate) struct Way {
     interface: u8,
@@ -152,7 +152,7 @@ pub(crate) enum Stage {
     Queued,
     /// An application holds it.
     Owned,
-    /// Nobody does any more.
+    /// No handle does any more.
     Orphan,
 }
 
@@ -178,11 +178,11 @@ pub struct Readiness {
 /// How often something happened that wakes a poller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
-    /// Data arrived, or the stream ended (wakes who waits for POLLIN).
+    /// Data arrived, or the stream ended (wakes waiters for POLLIN).
     pub input: u32,
-    /// The connection opened, or there is space again for one who found none (POLLOUT).
+    /// The connection opened, or there is space again for a writer that found none (POLLOUT).
     pub output: u32,
-    /// An error, a report of the error queue, or the end (wakes everybody).
+    /// An error, a report of the error queue, or the end (wakes all).
     pub error: u32,
 }
 
@@ -299,7 +299,7 @@ impl Endpoint {
         Owned::try_own(self)
     }
 
-    /// Leaves marks; returns the socket if its owner has let go meanwhile.
+    /// Leaves marks; returns the socket if its owner has released it meanwhile.
     #[must_use]
     pub(crate) fn leave(&self, marks: u32) -> Option<Owned<'_>> {
         Owned::leave(self, marks)

@@ -17,8 +17,8 @@
 //!
 //! # Locks
 //!
-//! The gate is under the lock of its listener. Each attempt has a lock of its own below that, a
-//! leaf, which its `Incoming` takes as well.
+//! The gate is under the lock of its listener. Each attempt has its own lock below that, a leaf,
+//! which its `Incoming` takes as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -94,7 +94,7 @@ pub enum Cancelled {
     Unreachable,
     /// The peer has begun another attempt from the same address and port.
     NewAttempt,
-    /// Nobody decided within [`GateConfig::wait`].
+    /// The application did not decide within [`GateConfig::wait`].
     TimedOut,
     /// The listener or the stack has ended.
     Closed,

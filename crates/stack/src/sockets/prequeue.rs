@@ -8,8 +8,8 @@
 //! socket, works on what has gathered as on one batch, and goes on reading, or sleeps again. So the
 //! work is done where the data is needed, and one ACK answers the batch.
 //!
-//! A segment without payload that finds the prequeue empty is worked on by the poller and wakes
-//! nobody: an acknowledgement is nothing that a reader waits for. If something waits already, it is
+//! A segment without payload that finds the prequeue empty is worked on by the poller and wakes no
+//! thread: an acknowledgement is nothing that a reader waits for. If something waits already, it is
 //! queued behind it, since the order must stay. `plimsoll.tcp_prequeue_pure_ack` = 1 queues it in
 //! both cases and wakes the reader.
 //!

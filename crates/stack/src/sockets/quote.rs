@@ -1,4 +1,4 @@
-//! The front of a packet of ours that an ICMP error quotes.
+//! The front of one of our packets that an ICMP error quotes.
 //!
 //! Routers may have changed or cut it: nothing but the fields that are needed is looked at.
 
@@ -65,8 +65,8 @@ impl UdpQuote {
 /// The first eight bytes of a transport header, two ports at their front.
 type Ports = [u8; 8];
 
-/// Reads the headers of a packet of ours of one protocol. Its addresses are in `zone`, if they are
-/// such as have one.
+/// Reads the headers of one of our packets of one protocol. Its addresses are in `zone`, if they
+/// are such as have one.
 fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports)> {
     let (src, dst, transport) = match packet.first()? >> 4 {
         4 => {
@@ -103,8 +103,7 @@ fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports)> {
     Some((key, *ports))
 }
 
-/// What stands behind the headers of IPv6. What we send has no extension header but that of a
-/// fragment.
+/// What is behind the headers of IPv6. What we send has no extension header but that of a fragment.
 fn v6_transport(next_header: u8, rest: &[u8], wanted: u8) -> Option<&[u8]> {
     if next_header == wanted {
         return Some(rest);

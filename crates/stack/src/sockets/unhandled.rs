@@ -1,4 +1,4 @@
-//! Packets that nobody wants, and the hook of a program that has a use for them.
+//! Packets that no socket accepts, and the hook of a program that has a use for them.
 //!
 //! A stack has one hook at most: a function that is called for each such packet, or a queue that
 //! the program reads. What a hook is not given, and what it does not take, goes the way that it
@@ -22,7 +22,7 @@ use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 use crate::zone;
 
-/// Why nobody wants a packet.
+/// Why no socket accepts a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnhandledKind {
@@ -32,7 +32,7 @@ pub enum UnhandledKind {
     /// and the ICMP of the packet's IP version.
     Protocol(u8),
     /// An ICMP or ICMPv6 message that no socket has a use for: an echo reply, an error that quotes
-    /// no packet of ours, a type that the stack does not know.
+    /// none of our packets, a type that the stack does not know.
     Icmp {
         /// The type of the message.
         message: u8,
@@ -45,7 +45,7 @@ pub enum UnhandledKind {
     Datagram,
 }
 
-/// A packet that nobody wants.
+/// A packet that no socket accepts.
 ///
 /// It is whole: fragments have been put together (without the options of an IPv4 header, and
 /// without the extension headers that stood before an IPv6 fragment header), its checksums are
@@ -63,7 +63,7 @@ pub struct Unhandled {
 }
 
 impl Unhandled {
-    /// Why nobody wants it.
+    /// Why no socket accepts it.
     pub fn kind(&self) -> UnhandledKind {
         self.kind
     }
@@ -83,7 +83,7 @@ impl Unhandled {
         self.packet.to_vec()
     }
 
-    /// Who sent it; `None` if it is no IP packet.
+    /// The sender; `None` if it is no IP packet.
     pub fn source(&self) -> Option<IpAddr> {
         self.arrived.map(|arrived| zone::bare(arrived.src))
     }
@@ -104,8 +104,7 @@ impl Unhandled {
         usize::from(self.interface)
     }
 
-    /// The same, with bytes of its own: those of `packet` may keep a large buffer of the device
-    /// alive.
+    /// The same, with its own bytes: those of `packet` may keep a large buffer of the device alive.
     fn copied(&self) -> Unhandled {
         let packet = Packet { csum: self.packet.csum, ..Packet::from(self.packet.to_vec()) };
         Unhandled { packet, ..*self }
@@ -127,10 +126,10 @@ impl fmt::Debug for Unhandled {
     }
 }
 
-/// What becomes of a packet that nobody wants.
+/// What becomes of a packet that no socket accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// The hook has taken it, or it is to vanish: its sender hears nothing from the stack.
+    /// The hook has taken it, or it is to vanish: its sender gets no answer from the stack.
     Taken,
     /// What is done without a hook: a protocol is answered with "protocol unreachable" (RFC 1122,
     /// section 3.2.2.1) or, over IPv6, with a parameter problem (RFC 8200, section 4), a datagram
@@ -155,9 +154,9 @@ pub struct UnhandledConfig {
     pub datagrams: bool,
     /// What is no IP packet. Off unless it says otherwise.
     pub not_ip: bool,
-    /// Bytes that the packets in a queue may cost, with 128 for each beside its own. 212,992 unless
-    /// it says otherwise, 1 at least. A packet more is dropped (`plimsoll.UnhandledDropped`). It
-    /// means nothing to a function.
+    /// Bytes that the packets in a queue may cost, with 128 for each in addition to its own.
+    /// 212,992 unless it says otherwise, 1 at least. A packet more is dropped
+    /// (`plimsoll.UnhandledDropped`). It means nothing to a function.
     pub rcvbuf: usize,
 }
 

@@ -4,15 +4,15 @@
 //!
 //! For each direction there is one waker, that of the latest `poll_*` call: one task owns that
 //! direction. Beside it any number of *waiters* may wait, threads that block and futures, each
-//! under a key of its own ([`WaitKey`]). A waiter that asks again replaces its waker; one that
-//! gives up takes it out. So there are never more wakers than there are waiters at that moment.
+//! under its own key ([`WaitKey`]). A waiter that asks again replaces its waker; one that gives up
+//! takes it out. So there are never more wakers than there are waiters at that moment.
 //!
 //! A waker is code of the application: cloning, waking and dropping it may do anything, and may
 //! panic. None of it happens while a lock is held. Wakers are cloned before the lock is taken; what
-//! leaves the set goes to a [`WakeList`], or back to the caller, who lets go of the lock first.
-//! Each call is caught by itself: a waker that panics is counted (`plimsoll.WakerPanics`), the
-//! panic hook has reported it, and the others are woken all the same. A program that is built with
-//! `panic = "abort"` ends at the first panic: then there is nothing to catch.
+//! leaves the set goes to a [`WakeList`], or back to the caller, who releases the lock first. Each
+//! call is caught by itself: a waker that panics is counted (`plimsoll.WakerPanics`), the panic
+//! hook has reported it, and the others are woken all the same. A program that is built with `panic
+//! = "abort"` ends at the first panic: then there is nothing to catch.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ pub struct WaitKey {
     waiter: Waiter,
 }
 
-/// What it means for the ACK of a request that somebody waits.
+/// What it means for the ACK of a request that a thread or task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Waiter {
     /// It works on what has come as soon as it runs, and may look for more before it answers.
@@ -44,19 +44,18 @@ enum Waiter {
 }
 
 impl WaitKey {
-    /// A key that nobody else has, for a task.
+    /// A new key, for a task.
     #[allow(clippy::new_without_default, reason = "no two are the same")]
     pub fn new() -> WaitKey {
         WaitKey::of(Waiter::Task)
     }
 
-    /// A key that nobody else has, for a thread that does nothing but sleep until it is woken.
+    /// A new key, for a thread that only sleeps until it is woken.
     pub fn of_thread() -> WaitKey {
         WaitKey::of(Waiter::Thread)
     }
 
-    /// A key that nobody else has, for a waiter that is told when there is something to read, but
-    /// does not read data.
+    /// A new key, for a waiter that is notified of readable data but does not read it.
     pub fn of_no_reader() -> WaitKey {
         WaitKey::of(Waiter::NoReader)
     }
@@ -67,7 +66,7 @@ impl WaitKey {
     }
 }
 
-/// What somebody waits for.
+/// What a thread or task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interest {
     /// To read, or to accept.
@@ -84,7 +83,7 @@ type Keyed = [Vec<(WaitKey, Waker)>; 2];
 pub(crate) struct WakerSet {
     /// Of who asked last, for each [`Interest`].
     latest: [Option<Waker>; 2],
-    /// Made when somebody waits under a key for the first time.
+    /// Made when a thread or task waits under a key for the first time.
     keyed: Option<Box<Keyed>>,
 }
 
@@ -140,7 +139,7 @@ impl WakerSet {
         Some(waker)
     }
 
-    /// Whether somebody waits for that.
+    /// Whether a thread or task waits for that.
     #[inline]
     pub(crate) fn is_waiting(&self, interest: Interest) -> bool {
         let keyed = self.keyed.as_ref().is_some_and(|lists| !lists[interest as usize].is_empty());

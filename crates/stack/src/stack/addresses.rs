@@ -7,7 +7,7 @@ use crate::interfaces::route::RouteConfig;
 use crate::stack::Stack;
 
 impl Stack {
-    /// Adds an address of ours, with the length of the prefix that is reached directly, to the
+    /// Adds a local address, with the length of the prefix that is reached directly, to the
     /// interface with the place `index` in [`interfaces`](Self::interfaces).
     ///
     /// # Errors

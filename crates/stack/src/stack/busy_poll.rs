@@ -15,12 +15,12 @@
 //! lease, and neither does any packet if the spinner is kept from running.
 //!
 //! *Readers of datagrams that are behind.* What a poller reads while a receive queue is full is
-//! dropped, and the poller takes the processor from the reader. So a poller with a thread of
-//! its own ([`QueueWaiter::lend_to_readers`]) then leaves the devices to the readers, under a lease
-//! as above: a reader of UDP that finds nothing polls once by itself before it waits. As long as
-//! that brings something, the lease goes on, and neither thread waits for the other; when it does
-//! not, or no reader comes, the poller is back. The lease begins before readers are woken, so that
-//! none has done its work and sleeps again by then.
+//! dropped, and the poller takes the processor from the reader. So a poller with its own thread
+//! ([`QueueWaiter::lend_to_readers`]) then leaves the devices to the readers, under a lease as
+//! above: a reader of UDP that finds nothing polls once by itself before it waits. As long as that
+//! brings something, the lease goes on, and neither thread waits for the other; when it does not,
+//! or no reader comes, the poller is back. The lease begins before readers are woken, so that none
+//! has done its work and sleeps again by then.
 //!
 //! *Readers of a stream that the devices wake.* A reader that is woken by the descriptors of the
 //! devices as well as by its waker ([`UdpSocket::watch_devices`]) need not wait for the poller at
@@ -186,7 +186,8 @@ impl Spin<'_> {
         self.keeps = Some(SPIN_LEASE);
     }
 
-    /// Ends spinning with nothing left to do: the devices wake who spins when there is more.
+    /// Ends spinning with nothing left to do: the devices wake the spinning thread when there is
+    /// more.
     fn keep(mut self, now: Instant) {
         self.last = self.last.max(now);
         self.keeps = Some(STREAM_LEASE);

@@ -4,9 +4,9 @@
 //! where it happens. Any other panic of a thread that polls or waits leaves nobody to run the
 //! stack, so it ends the stack with an error that names the thread and the message
 //! ([`StackError::Panicked`]). From then on every call that would block fails, and whoever waits is
-//! woken: the error is published first, then each connection is told, here or by its owner, and its
-//! wakers are taken. Whoever registers looks for the error while it owns the connection. So either
-//! it sees the error, or its waker is found.
+//! woken: the error is published first, then each connection is notified, here or by its owner, and
+//! its wakers are taken. Whoever registers looks for the error while it owns the connection. So
+//! either it sees the error, or its waker is found.
 //!
 //! With `panic = "abort"` a panic ends the process.
 
@@ -27,8 +27,8 @@ impl Stack {
         self.pollers.ended()
     }
 
-    /// Ends the stack: every socket and listener gets an error, everybody who waits is woken, and
-    /// every poll returns `error` from now on. If it has ended before, nothing happens.
+    /// Ends the stack: every socket and listener gets an error, all waiters are woken, and every
+    /// poll returns `error` from now on. If it has ended before, nothing happens.
     pub fn end(&self, now: Instant, error: StackError) {
         self.bring_down(now, error);
     }

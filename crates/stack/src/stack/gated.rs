@@ -51,7 +51,7 @@ use crate::zone;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenOn {
-    /// An address of ours, or the unspecified one, and a port; port 0 takes a free one.
+    /// A local address, or the unspecified one, and a port; port 0 takes a free one.
     Address(SocketAddr),
     /// Any address, ours or not, and this port.
     AnyAddress(u16),
@@ -81,7 +81,7 @@ pub struct SynOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reject {
-    /// By a reset: nobody listens there (`ECONNREFUSED` at the peer).
+    /// By a reset: no socket listens there (`ECONNREFUSED` at the peer).
     Rst,
     /// By an ICMP error of this kind. Where the source was verified it is a reset all the same,
     /// since the peer takes the connection for open.
@@ -165,7 +165,7 @@ enum What {
 }
 
 impl Incoming {
-    /// Who wants to connect.
+    /// The peer that wants to connect.
     pub fn peer(&self) -> SocketAddr {
         self.key()
             .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.remote_addr())
@@ -185,8 +185,8 @@ impl Incoming {
         }
     }
 
-    /// What the SYN asked for. Where the source was verified nobody has kept the SYN: all is left
-    /// at its default.
+    /// What the SYN asked for. If the source was verified, the SYN was not kept: all fields have
+    /// their defaults.
     pub fn options(&self) -> SynOptions {
         match &self.what {
             What::Syn(attempt) => attempt.syn(syn_options).unwrap_or_default(),
@@ -207,7 +207,7 @@ impl Incoming {
     }
 
     /// Whether the attempt has ended by itself. If it has not, `waker` is woken when it may have,
-    /// under `key` beside others; without a key only the latest waker is kept.
+    /// under `key` next to others; without a key only the latest waker is kept.
     pub fn poll_cancelled(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<Cancelled> {
         let ended = match &self.what {
             What::Syn(attempt) => {
@@ -264,7 +264,7 @@ impl Incoming {
         self.refuse(now, how);
     }
 
-    /// Forgets the attempt. The peer hears nothing; if it sends its SYN again, that is a new
+    /// Forgets the attempt. The peer gets no answer; if it sends its SYN again, that is a new
     /// attempt. Where the source was verified, so is whatever it sends next.
     pub fn ignore(mut self, now: Instant) {
         self.tell("ignore");
@@ -401,8 +401,8 @@ impl Listener {
 impl Stack {
     /// From now on, packets to any address of one host are for this stack, on all interfaces and as
     /// long as it lives: connections may be opened from any address, listeners may be bound to any,
-    /// and what nobody wants is answered from where it was for. Where no route leads, packets leave
-    /// by the first interface.
+    /// and packets that no socket accepts are answered from their own destination address. Where no
+    /// route leads, packets leave by the first interface.
     pub fn take_any_address(&self) {
         self.interfaces.routes().take_any_address();
     }
@@ -413,7 +413,7 @@ impl Stack {
     /// [`take_incoming`](Listener::take_incoming) has handed them out and they were accepted.
     ///
     /// # Errors
-    /// As [`listen`](Self::listen); also if the gate lets nobody through.
+    /// As [`listen`](Self::listen); also if the gate admits no connection.
     pub fn listen_on(
         self: &Arc<Stack>,
         on: ListenOn,
@@ -427,8 +427,8 @@ impl Stack {
     /// Begins to listen where `on` says, as `config` says.
     ///
     /// # Errors
-    /// As [`listen`](Self::listen); also if the configuration lets nobody through, and the text
-    /// names the field. An address that another listener has is taken unless both share their port.
+    /// As [`listen`](Self::listen); also if the configuration admits no connection; the text names
+    /// the field. An address that another listener has is taken unless both share their port.
     pub fn listen_with(
         self: &Arc<Stack>,
         on: ListenOn,
@@ -687,7 +687,7 @@ impl Stack {
         ended
     }
 
-    /// Takes a connection out of the tables; the peer hears nothing.
+    /// Takes a connection out of the tables; the peer gets no answer.
     fn forget(&self, now: Instant, socket: &TcpSocket, endpoint: &Arc<Endpoint>) {
         let end = PathEvent::HardError(ConnectionError::Aborted);
         self.work_on(now, endpoint, |inner, cx| {
@@ -698,8 +698,8 @@ impl Stack {
 }
 
 impl Work<'_> {
-    /// Sends an ICMP error that quotes a SYN, whose headers are written anew: what a peer looks at
-    /// is who talks with whom, and the sequence number.
+    /// Sends an ICMP error that quotes a SYN, whose headers are written again: a peer looks at
+    /// addresses, ports and the sequence number.
     fn send_syn_error(&mut self, key: &FlowKey, syn: &Segment, kind: Unreachable) {
         let theirs = IpParams {
             src: key.remote,

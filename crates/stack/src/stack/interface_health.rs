@@ -293,7 +293,7 @@ impl Stack {
         }
     }
 
-    /// Whether the interface with this address of ours is up. An address of none counts as up.
+    /// Whether the interface with this local address is up. An address of none counts as up.
     pub(crate) fn check_address(&self, ip: IpAddr) -> Result<(), SocketError> {
         self.interfaces
             .routes()

@@ -1,4 +1,4 @@
-//! What becomes of connections: how many are in each state, and what is told of them.
+//! What becomes of connections: how many are in each state, and what is reported of them.
 //!
 //! [`Work::settle`] is where everything shows up that a call of the engine has changed, and
 //! [`Work::remove`](Work) where a connection leaves the table, so that nothing is counted twice or
@@ -58,7 +58,7 @@ impl Work<'_> {
         self.events().stack(StackEvent::Refused { peer, local, reason });
     }
 
-    /// A segment of a connection leaves. The first SYN of `inner` is not sent again.
+    /// A segment of a connection leaves. The first SYN of `inner` is not retransmitted.
     #[inline]
     pub(crate) fn note_sending(&mut self, endpoint: &Endpoint, inner: &Inner, sent: &Sent) {
         let again = match sent.kind {

@@ -40,7 +40,7 @@ use crate::zone;
 /// A connection that was accepted: its socket, and what that stands for.
 pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
 
-/// How a listener listens, beside where.
+/// How a listener listens, apart from its address.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
@@ -52,11 +52,11 @@ pub struct ListenConfig {
     /// Whether it asks before it answers a SYN, and how; it does not unless set.
     pub gate: Option<GateConfig>,
     /// Others may listen on the same address and port, if they say so as well (SO_REUSEPORT). Each
-    /// has an accept queue of its own. Which one a SYN is for is chosen by a keyed hash of
-    /// addresses and ports. When one ends, the connections that it has not handed out are reset, as
-    /// on Linux; SYNs go to the others from then on. All listeners of a stack belong to one owner,
-    /// the program. A listener that lets the stack choose its port begins a group of its own. Off
-    /// unless set.
+    /// has its own accept queue. Which one a SYN is for is chosen by a keyed hash of addresses and
+    /// ports. When one ends, the connections that it has not handed out are reset, as on Linux;
+    /// SYNs go to the others from then on. All listeners of a stack belong to one owner, the
+    /// program. A listener that lets the stack choose its port begins its own group. Off unless
+    /// set.
     pub reuse_port: bool,
     /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). It is refused with
     /// [`ListenOn::AnyAddress`](crate::ListenOn::AnyAddress) and `Everything`, which take both. Off
@@ -116,7 +116,7 @@ impl Listener {
         Ok(accepted.map(|(socket, endpoint)| (socket, endpoint.key.remote_addr())))
     }
 
-    /// As [`accept`](Self::accept), with the connection beside its socket.
+    /// As [`accept`](Self::accept), with the connection next to its socket.
     pub(crate) fn accept_endpoint(&self, now: Instant) -> Result<Option<Accepted>, SocketError> {
         let Some(endpoint) = self.take_queued(now)? else { return Ok(None) };
         if self.inner.verifies_source() {
@@ -139,14 +139,14 @@ impl Listener {
     }
 
     /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
-    /// Only the waker of the latest call is kept: who shares a listener uses
+    /// Only the waker of the latest call is kept. Tasks that share a listener use
     /// [`wait_acceptable`](Self::wait_acceptable).
     pub fn poll_acceptable(&self, waker: &Waker) -> Poll<()> {
         self.register(None, waker)
     }
 
-    /// As [`poll_acceptable`](Self::poll_acceptable), for one of any number who wait, each under a
-    /// key of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    /// As [`poll_acceptable`](Self::poll_acceptable), for any number of waiters, each with its own
+    /// key. To give up, call [`cancel_wait`](Self::cancel_wait).
     pub fn wait_acceptable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Some(key), waker)
     }
@@ -211,13 +211,13 @@ impl Listener {
         BudgetUse { connections, half_open: self.inner.pending(), memory }
     }
 
-    /// What a peer hears for whose SYN a budget of this listener or of the stack leaves no place;
+    /// The answer to a SYN that exceeds a budget of this listener or of the stack;
     /// [`Refusal::Drop`] unless set.
     pub fn set_refusal(&self, refusal: Refusal) {
         self.inner.set_refusal(refusal);
     }
 
-    /// What a peer hears that is refused for a budget.
+    /// The answer to a SYN that exceeds a budget.
     pub fn refusal(&self) -> Refusal {
         self.inner.refusal()
     }

@@ -93,12 +93,12 @@ const HOLDING: [&str; 8] = [
 pub struct StackConfig {
     /// The devices and our addresses on them.
     pub interfaces: Vec<InterfaceConfig>,
-    /// Further queues of the interfaces' devices: the place of the interface, and the queue as a
-    /// device of its own.
+    /// Further queues of the interfaces' devices: the place of the interface, and the queue as its
+    /// own device.
     pub more_queues: Vec<(usize, Device)>,
     /// How many threads poll; 0 counts as 1. The queues of a device are dealt out to them in turn.
     pub pollers: usize,
-    /// Routes beside those that the interfaces' prefixes imply.
+    /// Routes next to those that the interfaces' prefixes imply.
     pub routes: Vec<RouteConfig>,
     /// Settings that differ from the defaults, by Linux's name.
     pub sysctls: Vec<(String, String)>,
@@ -180,7 +180,7 @@ impl Stack {
 
     /// Begins to connect to `remote`. The socket is returned at once, in SYN-SENT.
     ///
-    /// `local` may give an address of ours, a port, both, or (with an unspecified address and port
+    /// `local` may give a local address, a port, both, or (with an unspecified address and port
     /// zero) neither.
     ///
     /// # Errors

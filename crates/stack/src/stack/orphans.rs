@@ -12,8 +12,8 @@ impl Stack {
     }
 
     /// Whether every connection that was closed has come to its end, or waits in TIME-WAIT for old
-    /// packets to die, or the stack has ended; if not, `waker` fires when that may be so. Who gives
-    /// up calls [`cancel_quiet`](Self::cancel_quiet).
+    /// packets to die, or the stack has ended; if not, `waker` fires when that may be so. To give
+    /// up, call [`cancel_quiet`](Self::cancel_quiet).
     pub fn wait_quiet(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.discard(self.tables.orphans().register(key, waker.clone()));
         if self.tables.orphans().count() > 0 && self.error().is_none() {
@@ -23,7 +23,7 @@ impl Stack {
         Poll::Ready(())
     }
 
-    /// Who was told "pending" by [`wait_quiet`](Self::wait_quiet) does not wait any more.
+    /// Ends a wait that [`wait_quiet`](Self::wait_quiet) has left pending.
     pub fn cancel_quiet(&self, key: WaitKey) {
         self.discard(self.tables.orphans().cancel(key));
     }

@@ -55,7 +55,7 @@ impl Work<'_> {
         }
     }
 
-    /// For who has let go of a socket for which something may have been left: it was handed to the
+    /// For who has released a socket for which something may have been left: it was handed to the
     /// poller. If that has gone meanwhile, it is done here.
     pub(crate) fn look_again(&mut self, endpoint: &Arc<Endpoint>) {
         // The thread that ends the stack marks it as ended before it leaves a report with each
@@ -99,8 +99,8 @@ impl Work<'_> {
 }
 
 impl Stack {
-    /// Something was left for a thread that only looks: it is for the poller. If nobody polls any
-    /// more, or the poller could not find the connection any more, it is done here.
+    /// Something was left for a thread that only looks: it is for the poller. If no thread polls
+    /// any more, or the poller could not find the connection, it is done here.
     fn hand_over(&self, endpoint: &Arc<Endpoint>, owned: Owned<'_>) {
         if owned.is_gone() || self.pollers.ended().is_some() {
             let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home());

@@ -299,8 +299,8 @@ enum Admission {
 }
 
 impl Work<'_> {
-    /// What becomes of a SYN for `listener`. One that takes the place of a TIME-WAIT comes from
-    /// somebody real and takes no memory more, so that it is remembered.
+    /// What becomes of a SYN for `listener`. One that takes the place of a TIME-WAIT comes from a
+    /// verified peer and needs no further memory, so it is remembered.
     fn admit(&self, listener: &ListenerInner, replaces: bool) -> Admission {
         if let Some(spent) = self.spent(listener) {
             return Admission::OverBudget(spent);

@@ -37,7 +37,7 @@ impl Work<'_> {
                 metrics.note_black_hole(now, self.settings.tcp_fastopen_blackhole_generation);
                 self.tcp().bump(Counter::TcpFastOpenBlackhole);
             }
-            // On loopback nothing stands between, so that it says nothing.
+            // On loopback nothing is between, so that it says nothing.
             FastOpenOutcome::Works
                 if endpoint.interface() == self.stack.interfaces.routes().loopback() => {}
             FastOpenOutcome::Works => metrics.note_no_black_hole(),

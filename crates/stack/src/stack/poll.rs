@@ -33,7 +33,7 @@ impl Stack {
     ///
     /// # Errors
     /// If the stack has come to its end: its last device has gone, or a thread that ran the stack,
-    /// perhaps this one, has panicked. Every socket has been told then. If other devices work, what
+    /// perhaps this one, has panicked. Every socket was then notified. If other devices work, what
     /// went over the one ends with an error, and the stack goes on; see
     /// [`interfaces`](Self::interfaces).
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
@@ -374,7 +374,7 @@ pub(crate) fn taking_turns<T>(
     }
 }
 
-/// Wakes those who can read what the batch brought, before the batch is acknowledged.
+/// Wakes the readers of the batch's data, before the batch is acknowledged.
 fn wake_readers(work: &mut Work<'_>, state: &PollState) {
     for endpoint in &state.touched {
         work.contain(endpoint, |work| {

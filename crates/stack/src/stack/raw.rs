@@ -71,12 +71,12 @@ impl Stack {
 
     /// Sends an IP packet as it is, header included, by reference.
     ///
-    /// Its source is an address of ours, or of any one host if the stack takes any address. The
-    /// length in its header is its length; the header checksum of IPv4 is filled in. One that is
-    /// longer than its path carries leaves in fragments, unless it is IPv4 and says "do not
-    /// fragment", is a fragment itself, or has IPv4 options or IPv6 extension headers that belong
-    /// to every fragment. To an address of ours it goes by loopback. TCP segments and datagrams
-    /// from ports that sockets have are sent like anything else, so the answers go to those.
+    /// Its source is a local address, or of any one host if the stack takes any address. The length
+    /// in its header is its length; the header checksum of IPv4 is filled in. One that is longer
+    /// than its path carries leaves in fragments, unless it is IPv4 and says "do not fragment", is
+    /// a fragment itself, or has IPv4 options or IPv6 extension headers that belong to every
+    /// fragment. To a local address it goes by loopback. TCP segments and datagrams from ports that
+    /// sockets have are sent like anything else, so the answers go to those.
     ///
     /// # Errors
     /// `EINVAL` with what is wrong with the packet, `EADDRNOTAVAIL` if its source is not ours,
@@ -274,7 +274,7 @@ fn check_raw_v6(packet: &mut Packet, front: &[u8]) -> Result<Checked, SocketErro
     })
 }
 
-/// Whether a header of IPv6 stands in front of the part that is fragmented (RFC 8200, section 4.5).
+/// Whether a header of IPv6 is in front of the part that is fragmented (RFC 8200, section 4.5).
 /// Destination options may, if they are for the hosts of a routing header.
 fn goes_with_every_fragment(next_header: u8) -> bool {
     matches!(

@@ -17,8 +17,8 @@ pub struct ShutdownReport {
     /// shutdown waited: their peers have acknowledged everything.
     pub delivered: usize,
     /// Connections that it had closed and that ended otherwise meanwhile: their peers have reset
-    /// them or have not answered for too long, or they were reset by us because something was left
-    /// unread or nobody wanted to linger.
+    /// them or have not answered for too long, or we reset them because data was left unread or
+    /// lingering was off.
     pub failed: usize,
     /// Connections that it had closed and that were not at their end when the time was over. They
     /// were reset.

@@ -21,11 +21,11 @@ use crate::stack::Stack;
 /// Readiness: call one of the `poll_*` methods with a waker. It either says "ready" at once or has
 /// registered the waker and looked again while it held the lock, so that no wake-up is lost. A
 /// waker fires once; it may fire although nothing is ready. For each direction only the waker of
-/// the latest call is kept. Several who wait for one direction use the `wait_*` methods, each with
-/// a [`WaitKey`].
+/// the latest call is kept. Several waiters for one direction use the `wait_*` methods, each with a
+/// [`WaitKey`].
 ///
 /// Dropping the socket closes it: the connection lives on in the stack until all data and the FIN
-/// are acknowledged. Dropping uses the latest time that the stack was told; call
+/// are acknowledged. Dropping uses the latest time that the stack was notified; call
 /// [`close`](Self::close) before where the exact time matters.
 pub struct TcpSocket {
     stack: Arc<Stack>,
@@ -69,7 +69,7 @@ impl TcpSocket {
 
     /// Hands over all of `data` behind what automatic corking holds. Returns `false`, and has done
     /// nothing, unless that is all there is to do: then [`write`](Self::write) is the call to make.
-    /// It needs no time, wakes nobody and sends nothing, so that many small writes cost little.
+    /// It needs no time, wakes no thread and sends nothing, so that many small writes cost little.
     pub fn write_corked(&self, data: &[u8]) -> bool {
         // Asked first without the lock, for those that need it for the other call.
         if self.stack.policies.memory().is_pressed() || !self.endpoint.below().will_complete() {
@@ -147,7 +147,7 @@ impl TcpSocket {
     /// Hands over what was put into a buffer ([`begin_buffer`](Self::begin_buffer)) of `size`
     /// bytes, which ends. All is taken, also if there is no space any more: the send buffer is
     /// exceeded by what is in such buffers at most. `placed` is called when the bytes are queued or
-    /// gone, before anybody is woken.
+    /// gone, before any thread is woken.
     ///
     /// # Errors
     /// If the connection is not there; then the bytes are gone.
@@ -456,8 +456,8 @@ impl TcpSocket {
         self.register_reader(None, waker)
     }
 
-    /// As [`poll_readable`](Self::poll_readable), for one of any number who wait, each under a key
-    /// of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    /// As [`poll_readable`](Self::poll_readable), for any number of waiters, each with its own key.
+    /// To give up, call [`cancel_wait`](Self::cancel_wait).
     pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register_reader(Some(key), waker)
     }
@@ -472,9 +472,9 @@ impl TcpSocket {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// As [`wait_readable`](Self::wait_readable), for one who waits for an error, a report of the
-    /// error queue, urgent data or the end of both directions, and not for data in order. To be
-    /// cancelled as a wait for [`Interest::Read`].
+    /// As [`wait_readable`](Self::wait_readable), for waiting for an error, a report of the error
+    /// queue, urgent data or the end of both directions, but not for data in order. Cancel it as a
+    /// wait for [`Interest::Read`].
     pub fn wait_exceptional(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         let mut waker = Some(waker.clone());
         let (ready, left) = self.look(|inner| {
@@ -494,18 +494,16 @@ impl TcpSocket {
         self.stack.discard(waker);
     }
 
-    /// As [`wait_readable`](Self::wait_readable), for a thread that does nothing but sleep until
-    /// `waker` fires, and then calls this or [`read`](Self::read) again. With
-    /// `net.ipv4.tcp_low_latency` = 0, data that arrives meanwhile waits for that thread: it is
-    /// worked on by the call that reads it. "Ready" says that a read is worth it, not that it finds
-    /// something. Who gives up, because of a timeout, calls
-    /// [`end_blocked_read`](Self::end_blocked_read).
+    /// As [`wait_readable`](Self::wait_readable), for a thread that only sleeps until `waker`
+    /// fires, and then calls this or [`read`](Self::read) again. With `net.ipv4.tcp_low_latency` =
+    /// 0, data that arrives meanwhile waits for that thread, and the call that reads it processes
+    /// it. "Ready" means that a read is worth trying, not that it finds data. To give up after a
+    /// timeout, call [`end_blocked_read`](Self::end_blocked_read).
     pub fn poll_readable_blocked(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.stack.block_in_read(&self.endpoint, key, waker)
     }
 
-    /// A thread that was told "pending" by [`poll_readable_blocked`](Self::poll_readable_blocked)
-    /// does not wait any more.
+    /// Ends a wait that [`poll_readable_blocked`](Self::poll_readable_blocked) has left pending.
     pub fn end_blocked_read(&self, now: Instant, key: WaitKey) {
         self.stack.end_blocked_read(now, &self.endpoint, key);
     }
@@ -520,8 +518,8 @@ impl TcpSocket {
         self.register_writer(None, waker)
     }
 
-    /// As [`poll_writable`](Self::poll_writable), for one of any number who wait, each under a key
-    /// of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    /// As [`poll_writable`](Self::poll_writable), for any number of waiters, each with its own key.
+    /// To give up, call [`cancel_wait`](Self::cancel_wait).
     pub fn wait_writable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register_writer(Some(key), waker)
     }

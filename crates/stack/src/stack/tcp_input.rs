@@ -60,7 +60,7 @@ impl Stack {
         };
         let mut packet = packet;
         if !packet.head.is_empty() && packet.head.len() != data_at {
-            // A head with data in it: a copy, which no device of ours makes necessary.
+            // A head with data in it: a copy, which none of our devices makes necessary.
             packet = self.linearised(packet);
         }
         // Signatures are rare: nobody pays for them who has none.
@@ -219,8 +219,8 @@ impl Stack {
         taken
     }
 
-    /// As [`to_connection`](Self::to_connection); a panic goes on. `renews` is whether the peer is
-    /// proven anew by it.
+    /// As [`to_connection`](Self::to_connection); a panic goes on. `renews` is whether it proves
+    /// the peer again.
     fn give(
         &self,
         work: &mut Work<'_>,
@@ -252,9 +252,9 @@ impl Stack {
         Given { taken, touched: inner.touch() }
     }
 
-    /// Answers a segment that nobody wants with a reset, within limits. Where a listener has a key
-    /// for the peer, the reset is signed, since the peer would not believe it otherwise. It leaves
-    /// with the DSCP of `tos`, which the segment came with, as on Linux.
+    /// Answers a segment that no socket accepts with a reset, within limits. Where a listener has a
+    /// key for the peer, the reset is signed, since the peer would not believe it otherwise. It
+    /// leaves with the DSCP of `tos`, which the segment came with, as on Linux.
     fn to_nobody(&self, work: &mut Work<'_>, key: &FlowKey, segment: &Segment, tos: u8) {
         let Some(mut repr) = stray_rst::answer(key, &segment.repr, segment.payload.len()) else {
             return;

@@ -1,9 +1,9 @@
-//! What happens to packets that nobody wants.
+//! What happens to packets that no socket accepts.
 //!
 //! In the middle of a poll such a packet is only kept. The hook is called when the poll has come to
 //! its end, on the polling thread, while the stack holds no lock that a call on it takes; so it may
-//! use sockets and send packets of its own. A poll keeps no more packets than it takes from the
-//! devices, which is bounded.
+//! use sockets and send packets. A poll keeps no more packets than it takes from the devices, which
+//! is bounded.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -38,24 +38,24 @@ impl Unwanted {
     }
 }
 
-/// Keeps a function in its place that is called for packets that nobody wants. Dropping it takes
-/// the function out; a call on another thread may just be under way then.
+/// Keeps a function in its place that is called for packets that no socket accepts. Dropping it
+/// takes the function out; a call on another thread may just be under way then.
 #[must_use = "dropping it takes the function out"]
 pub struct UnhandledHook {
     stack: Arc<Stack>,
     hook: Arc<Hook>,
 }
 
-/// Receives packets that nobody wants. Dropping it ends that.
+/// Receives packets that no socket accepts. Dropping it ends that.
 pub struct UnhandledReceiver {
     stack: Arc<Stack>,
     hook: Arc<Hook>,
 }
 
 impl Stack {
-    /// From now on calls `handler` for each packet of the kinds in `config` that nobody wants. It
-    /// is called by the thread that polls, which goes on when it returns, and by several at a time
-    /// if several poll. What it answers is done then. A panic of it goes no further
+    /// From now on calls `handler` for each packet of the kinds in `config` that no socket accepts.
+    /// It is called by the thread that polls, which goes on when it returns, and by several at a
+    /// time if several poll. What it answers is done then. A panic of it goes no further
     /// (`plimsoll.UnhandledPanics`); the packet goes the way of [`Disposition::Default`].
     ///
     /// # Errors
@@ -71,7 +71,8 @@ impl Stack {
         Ok(UnhandledHook { stack: self.clone(), hook })
     }
 
-    /// From now on keeps each packet of the kinds in `config` that nobody wants, to be received.
+    /// From now on keeps each packet of the kinds in `config` that no socket accepts, to be
+    /// received.
     ///
     /// # Errors
     /// As [`on_unhandled`](Self::on_unhandled); if `config.rcvbuf` is 0.
@@ -159,7 +160,7 @@ impl Stack {
         self.refuse(work, why, &packet.packet, arrived);
     }
 
-    /// Answers a packet that nobody has taken.
+    /// Answers a packet that neither a hook nor a queue has taken.
     fn refuse(&self, work: &mut Work<'_>, why: Unwanted, packet: &Packet, arrived: &Arrived) {
         let v4 = arrived.src.is_ipv4();
         match why.kind {
@@ -183,13 +184,13 @@ impl Stack {
         }
     }
 
-    /// Nobody is told any more.
+    /// The hook gets no further packets.
     fn unhook(&self, hook: &Arc<Hook>) {
         self.tables.unhandled().remove(hook);
     }
 }
 
-/// The datagrams of a train as packets of their own, with complete checksums.
+/// The datagrams of a train as their own packets, with complete checksums.
 fn one_by_one(packet: Unhandled) -> impl Iterator<Item = Unhandled> {
     let Unhandled { kind, packet, arrived, named_at, interface } = packet;
     let cut = packet.gso.is_some();
@@ -237,8 +238,8 @@ impl UnhandledReceiver {
         self.register(None, waker)
     }
 
-    /// As [`poll_readable`](Self::poll_readable), for one of any number who wait, each under a key
-    /// of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    /// As [`poll_readable`](Self::poll_readable), for any number of waiters, each with its own key.
+    /// To give up, call [`cancel_wait`](Self::cancel_wait).
     pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Some(key), waker)
     }

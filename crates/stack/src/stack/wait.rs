@@ -26,8 +26,8 @@ use crate::stack::Stack;
 /// Until when others look after the devices of each queue.
 type Leases = ArrayVec<Option<Instant>, MAX_INTERFACES>;
 
-/// The right to wait for one queue of a stack. Nobody else can wait for it as long as this lives.
-/// It may be sent to another thread, which then is the one that waits.
+/// The right to wait for one queue of a stack. No other thread can wait for it as long as this
+/// exists. It may be sent to another thread, which then is the one that waits.
 pub struct QueueWaiter {
     stack: Arc<Stack>,
     queue: u8,
@@ -46,7 +46,7 @@ enum Woken {
     ByTimeOrDevice,
 }
 
-/// Whether one who is about to sleep may do so.
+/// Whether a caller that is about to sleep may do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
     /// There is work: poll again.
@@ -147,7 +147,7 @@ impl QueueWaiter {
     }
 
     /// As [`prepare`](Self::prepare), for a poller that sleeps by itself and watches the
-    /// [descriptor of its kick](Self::watched_kick) beside those of the devices. With work, or if
+    /// [descriptor of its kick](Self::watched_kick) next to those of the devices. With work, or if
     /// `ready` says so when it is asked after the announcement, it does not sleep. A panic of
     /// `ready` goes on after that.
     ///
@@ -331,8 +331,8 @@ impl Stack {
     }
 
     /// Announces that the pollers of `queues` sleep and looks at all their work. Without work they
-    /// sleep until the time that is returned, and the devices on which somebody has a lease are
-    /// looked after. However that ends, the caller says that they are [awake](Asleep) again.
+    /// sleep until the time that is returned, and the devices on which a reader has a lease are
+    /// checked. However that ends, the caller says that they are [awake](Asleep) again.
     fn announce_sleep(
         &self,
         queues: Range<u8>,
@@ -370,8 +370,8 @@ impl Stack {
         Some((deadline, leases))
     }
 
-    /// Sleeps until a kick ends it, a device of a queue on which nobody has a lease, or the
-    /// deadline. Returns the set of queues whose kick did.
+    /// Sleeps until a kick ends it, a device of a queue without a lease, or the deadline. Returns
+    /// the set of queues whose kick did.
     fn sleep(
         &self,
         queues: Range<u8>,

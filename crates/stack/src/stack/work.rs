@@ -41,7 +41,7 @@ use crate::tables::time_wait::SWEEP;
 pub(crate) enum Departure {
     /// The thread that did the work.
     Here,
-    /// The poller, who is woken if it sleeps.
+    /// The poller, which is woken if it sleeps.
     Poller,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Work<'a> {
     /// This thread's shard, which makes a `Work` stay on its thread.
     pub(crate) counters: Rc<Shard>,
     wakers: WakeList,
-    /// What is told when nothing is owned or locked any more.
+    /// What is reported when nothing is owned or locked any more.
     events: PendingEvents,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: Cell<u16>,
@@ -346,7 +346,7 @@ impl<'a> Work<'a> {
         listener.fast_open(|queue| queue.end(self.now, reset && accepted));
     }
 
-    /// Collects the wakers of those who can go on.
+    /// Collects the wakers of waiters that can continue.
     #[inline]
     fn collect_wakers(&mut self, inner: &mut Inner, events: Events) {
         let ended = inner.conn.state() == State::Closed;
@@ -545,7 +545,7 @@ impl<'a> Work<'a> {
 impl Work<'_> {
     /// For an application's call: owns the socket, and makes this the work of the queue that the
     /// connection is at home in now. It may have moved while its former owner was waited for, and
-    /// who is told of what is queued must be the one who sends it.
+    /// the thread that is notified of queued data must be the one that sends it.
     #[inline]
     fn own_at_home<'e>(&mut self, endpoint: &'e Arc<Endpoint>) -> Owned<'e> {
         let owned = endpoint.own();
@@ -591,7 +591,7 @@ impl Work<'_> {
         }
         self.run_prequeue(endpoint, &mut inner, false);
         inner.stage = Stage::Orphan;
-        // Nobody waits for it any more; who does nevertheless is told at once.
+        // No thread waits for it any more; who does nevertheless is told at once.
         inner.wakers.take_all(&mut self.wakers);
         if !inner.is_gone() {
             inner.count_orphan();
@@ -740,7 +740,7 @@ impl Stack {
         })
     }
 
-    /// The application lets go of a connection.
+    /// The application releases a connection.
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
         let mut work = Work::begin_at(self, now, endpoint.home());
         if work.contain(endpoint, |work| work.close(endpoint)).is_none() {

@@ -1,8 +1,8 @@
 //! A word of atomic state, and the threads that sleep until it changes.
 //!
 //! The threads sleep in the queues of `parking_lot_core`, which are found by the address of the
-//! word: a word that nobody waits for costs four bytes. Under loom a mutex and a condition variable
-//! stand in for those queues.
+//! word: a word that no thread waits for costs four bytes. Under loom a mutex and a condition
+//! variable stand in for those queues.
 //!
 //! A thread looks at the word once more when it holds the lock of its queue, and only then sleeps
 //! ([`Word::sleep`]). Whoever wakes a thread changes the word under the same lock
@@ -60,7 +60,7 @@ impl Word {
 
     /// Sleeps if `still` says so. `still` only looks at the word.
     pub(super) fn sleep(&self, still: impl FnOnce() -> bool) -> Woken {
-        // SAFETY: the key is an address of ours, which nobody else parks at. `still` looks at an
+        // SAFETY: the key is a local address, which nobody else parks at. `still` looks at an
         // atomic; it neither panics nor parks, and the other two do nothing.
         let parked = unsafe { park(self.key(), still, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
         if parked == ParkResult::Unparked(HANDED) { Woken::Handed } else { Woken::Again }

@@ -3,10 +3,10 @@
 //! # Theory of operation
 //!
 //! A connection is worked on by one thread at a time, its *owner*, which has it as [`Owned`]. There
-//! is no other way to it. An application thread waits until it owns the socket
-//! ([`Owned::wait`]); it sleeps meanwhile. A thread that polls devices never waits: if the socket
-//! is owned ([`Owned::try_own`]), it leaves its work with the owner, as a mark ([`Owned::leave`]),
-//! and what belongs to the mark in a place of its own (a segment in the backlog, for instance).
+//! is no other way to it. An application thread waits until it owns the socket ([`Owned::wait`]);
+//! it sleeps meanwhile. A thread that polls devices never waits: if the socket is owned
+//! ([`Owned::try_own`]), it leaves its work with the owner, as a mark ([`Owned::leave`]), and what
+//! belongs to the mark in its own place (a segment in the backlog, for instance).
 //!
 //! One word says whether there is an owner, what was left for it, and whether threads sleep until
 //! there is none. So leaving a mark is one step with asking whether there is still an owner who
@@ -14,10 +14,10 @@
 //! anything was left: if so, the owner stays the owner ([`Owned::release`]). Without others, owning
 //! and letting go are one compare-and-swap each.
 //!
-//! *Waiting.* A thread that finds an owner marks the word and sleeps; letting go of a marked word
-//! wakes one thread. It may find that somebody else was quicker, and sleeps again. So that this is
-//! not for ever, about every half millisecond the socket is not let go but handed to the thread
-//! that is woken. A thread that sleeps until data arrives owns nothing.
+//! *Waiting.* A thread that finds an owner marks the word and sleeps; releasing a marked word wakes
+//! one thread. It may find that somebody else was quicker, and sleeps again. So that this is not
+//! for ever, about every half millisecond the socket is not let go but handed to the thread that is
+//! woken. A thread that sleeps until data arrives owns nothing.
 //!
 //! *Panics.* An owner that unwinds has left a connection that is half changed. Its guard says so to
 //! the place that the connection is in ([`Place::owner_unwinds`]) before it lets go.
@@ -73,7 +73,7 @@ pub(crate) trait Place {
     /// The lock around it.
     fn socket(&self) -> &SocketLock<Self::Value>;
 
-    /// An owner has let go although something was left: somebody else must own it soon.
+    /// An owner has released it although something was left: another thread must own it soon.
     fn hand_on(&self);
 
     /// The owner unwinds from a panic and may have left `value` half changed. Must not panic.

@@ -1,4 +1,4 @@
-//! A thing that one thread at a time works with, and that nobody waits for.
+//! A thing that one thread at a time works with, and that no thread waits for.
 //!
 //! # Theory of operation
 //!

@@ -60,7 +60,7 @@ impl<T> UnsafeCell<T> {
 const HANDLE: usize = 0;
 /// The handle is using it.
 const IN_USE: usize = 1;
-/// Beside the thread: its loan has taken the value, and is at putting it where it belongs.
+/// Next to the thread: its loan has taken the value, and is at putting it where it belongs.
 const TAKEN: usize = 2;
 
 /// A thread; one that has ended may have had the same number.
@@ -132,7 +132,7 @@ pub struct Taken<'a, T> {
 }
 
 impl<T: Default> TurnCell<T> {
-    /// A handle to `value`, which is lent to nobody.
+    /// A handle to `value`, which is not lent.
     pub fn new(value: T) -> TurnCell<T> {
         let (lent_to, loan) = (AtomicUsize::new(HANDLE), AtomicUsize::new(0));
         let value = UnsafeCell::new(value);

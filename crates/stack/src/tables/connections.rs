@@ -5,11 +5,10 @@
 //!
 //! # Locks
 //!
-//! The table is [`SHARDS`] tables, chosen by bits of the hash, each under a lock of its own. These
-//! locks are leaves: a four-tuple is hashed and a connection is made before or after, and dropped
-//! after. A shard that grows moves its own places, or the numbers that find them, and hashes no
-//! four-tuple again, since a place keeps its hash; so nobody waits for the growth of the whole
-//! table.
+//! The table is [`SHARDS`] tables, chosen by bits of the hash, each under its own lock. These locks
+//! are leaves: a four-tuple is hashed and a connection is made before or after, and dropped after.
+//! A shard that grows moves its own places, or the numbers that find them, and hashes no four-tuple
+//! again, since a place keeps its hash; so no thread waits for the growth of the whole table.
 //!
 //! A connection is made between two looks at its shard: the first reserves the four-tuple and the
 //! place, the second puts the connection there. Until then nobody finds it, and nobody else gets

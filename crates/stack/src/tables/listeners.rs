@@ -1,5 +1,5 @@
-//! The table of listeners: those on an address of ours by port, and those that take connections to
-//! any address, for one port or for all.
+//! The table of listeners: those on a local address by port, and those that take connections to any
+//! address, for one port or for all.
 //!
 //! Listeners that let others have their port too (SO_REUSEPORT) may be many on one address. A
 //! packet is for the one that a keyed hash of its four-tuple chooses, so that a peer's packets all
@@ -81,9 +81,9 @@ impl ListenerTable {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The listener for `ip` and `port`: one for exactly this address, then one for any address of
-    /// ours if `ip` is, then one for any address at all and this port, then one for everything. Of
-    /// several that share their port, `hash` chooses.
+    /// The listener for `ip` and `port`: one for exactly this address, then one for any local
+    /// address if `ip` is, then one for any address at all and this port, then one for everything.
+    /// Of several that share their port, `hash` chooses.
     pub(crate) fn find(
         &self,
         ip: IpAddr,
@@ -250,8 +250,8 @@ impl AtomicDeadline {
     }
 }
 
-/// How well `listener` fits a packet to `ip`, or `None` if it does not. `ours` is whether that is
-/// an address of ours.
+/// How well `listener` fits a packet to `ip`, or `None` if it does not. `ours` is whether that is a
+/// local address.
 fn preference(listener: &ListenerInner, ip: IpAddr, ours: bool) -> Option<u8> {
     let own = listener.local().ip();
     if own == ip {

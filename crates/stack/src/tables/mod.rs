@@ -3,8 +3,8 @@
 //!
 //! # Locks
 //!
-//! Every table has a lock of its own, and all of them are leaves: nobody locks anything else, owns
-//! a socket or calls out while holding one. What is found is cloned and used after the lock was
+//! Every table has its own lock, and all of them are leaves: nobody locks anything else, owns a
+//! socket or calls out while holding one. What is found is cloned and used after the lock was
 //! released.
 
 pub(crate) mod connections;

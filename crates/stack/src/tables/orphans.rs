@@ -3,7 +3,7 @@
 //!
 //! Who waits registers and then looks at the number; who ends the last one lowers the number and
 //! then looks whether anybody waits. Between the two steps each has a fence, so one of the two sees
-//! the other. The lock is a leaf, and is taken only while somebody waits.
+//! the other. The lock is a leaf, and is taken only while a thread or task waits.
 
 use std::sync::PoisonError;
 use std::task::Waker;

@@ -77,7 +77,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// Who takes what is for any address and `port`.
+    /// The sockets for any address and `port`.
     fn any_address(&self, port: u16) -> Option<&AnyAddress> {
         self.any_address.get(&port).or_else(|| self.any_address.get(&0))
     }
@@ -401,7 +401,7 @@ impl UdpTable {
     }
 
     /// The socket for a datagram from `from` to `to`, which is one host's; `ours` is whether that
-    /// is an address of ours. Of several that share their port, `hash` chooses.
+    /// is a local address. Of several that share their port, `hash` chooses.
     #[inline]
     pub(crate) fn find(
         &self,

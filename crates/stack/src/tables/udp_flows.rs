@@ -5,8 +5,8 @@
 //! looks then. So the first of the list may live on, but none ends later than it should. After the
 //! first answer another timeout holds, which may be shorter, so the flow is listed anew.
 //!
-//! Flows that are assured have a list of their own, from which a full table evicts last. A flow
-//! that became assured moves there when the table next looks at it.
+//! Flows that are assured have their own list, from which a full table evicts last. A flow that
+//! became assured moves there when the table next looks at it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

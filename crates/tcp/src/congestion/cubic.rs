@@ -80,7 +80,7 @@ impl Cubic {
 
     /// The least round trip in microseconds, or zero, if that is all that has to be remembered
     /// while nothing is in flight: no reduction and no stage has begun, and slow start goes on. The
-    /// rest begins anew with the next round trip.
+    /// rest begins again with the next round trip.
     pub(super) fn least_rtt_alone(&self) -> Option<u32> {
         let reduced = self.w_max > 0 || self.epoch.is_some();
         let midway = self.plus_plus.is_some_and(|state| !state.may_begin_anew());

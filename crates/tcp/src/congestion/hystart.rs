@@ -67,7 +67,7 @@ impl HyStart {
     }
 
     /// The least round trip in microseconds, or zero, as long as slow start goes on: then all else
-    /// begins anew with the next round trip.
+    /// begins again with the next round trip.
     pub(crate) fn least_rtt_alone(&self) -> Option<u32> {
         (!self.found).then_some(self.least)
     }

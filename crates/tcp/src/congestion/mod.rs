@@ -23,7 +23,7 @@
 //! Those that go by loss or marks ([`newreno`], [`cubic`], [`dctcp`]) choose ssthresh when a
 //! reduction begins. How the window gets there is recovery's: proportional rate reduction, the
 //! restart after a timeout and an undo set cwnd through one call, [`Controller::set_cwnd`]. An
-//! algorithm with a model of the path ([`bbr`]) has a window of its own during recovery too:
+//! algorithm with a model of the path ([`bbr`]) has its own window during recovery too:
 //! [`Controller::set_cwnd`] leaves it alone, and so do idle time and the validation of the window.
 //! It fills in `pacing_rate` and `send_quantum` of its [`Allowance`], which output uses in place of
 //! those that follow from the window, it is paced whatever lies below, and it asks for losses. The
@@ -189,7 +189,7 @@ pub(crate) enum Event {
     Recovery { in_flight: u32 },
     /// The window is reduced without a loss.
     Cwr(CwrSign),
-    /// A loss probe has repaired a loss, of which nobody was told in another way.
+    /// A loss probe has repaired a loss, which was not reported in another way.
     TailLoss(TailLoss),
     /// A retransmission timeout: `in_flight` segments are taken to be in flight still. SND.NXT is
     /// `nxt`.
@@ -237,7 +237,7 @@ pub(crate) struct TailLoss {
 pub(crate) enum Backoff {
     /// As for a loss (RFC 3168).
     AsForLoss,
-    /// Less than for a loss: who marks has a short queue (RFC 8511).
+    /// Less than for a loss: routers that mark have short queues (RFC 8511).
     Alternative,
 }
 

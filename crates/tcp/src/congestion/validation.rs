@@ -20,7 +20,7 @@
 //!
 //! A sample of pipeACK is what was delivered between the departure of a segment and its ACK, as the
 //! rate sampler knows it. That is a round trip for every ACK, also where the sender was idle
-//! before, but for the ACKs of the first round trip: so pipeACK is undefined until one has passed
+//! before, except the ACKs of the first round trip: so pipeACK is undefined until one has passed
 //! since the first sample. Section 4.2 leaves the way of measuring to the implementation.
 //!
 //! There is no timer. What time does to the phase is made up for with the next ACK, before data
@@ -67,7 +67,7 @@ enum Phase {
 struct Reduced {
     /// `Max(pipeACK, LossFlightSize)`, at most cwnd.
     used: u32,
-    /// `R`: segments that were sent again, each once.
+    /// `R`: segments that were retransmitted, each once.
     retransmitted: u32,
     /// Fast recovery has begun. Only its end adjusts the window once more.
     recovering: bool,
@@ -173,7 +173,7 @@ impl Validation {
         }
     }
 
-    /// `segs` segments were sent again for the first time.
+    /// `segs` segments were retransmitted for the first time.
     pub(super) fn on_retransmitted(&mut self, segs: u32) {
         if let Some(reduced) = &mut self.reduced {
             reduced.retransmitted = reduced.retransmitted.saturating_add(segs);

@@ -22,7 +22,7 @@ pub enum Input<'a> {
     /// There may be memory for a writer or a window that waits for some. Told if
     /// [`Connection::awaits_memory`].
     Memory,
-    /// Somebody who waited to read, or to write, was woken: for the log of decisions.
+    /// A waiter for reading or writing was woken: for the log of decisions.
     Woken {
         /// Readers were.
         readers: bool,
@@ -37,7 +37,7 @@ pub struct Arrival {
     /// The batch that it is part of, at whose end the caller asks for output in any case: its ACK
     /// may wait for that. `None`: output is asked for next.
     pub batch: Option<Batch>,
-    /// Whether somebody waits for its data.
+    /// Whether a thread or task waits for its data.
     pub reader: Reader,
 }
 

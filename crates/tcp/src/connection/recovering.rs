@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::timer::Timer;
 
 impl Connection {
-    /// What loss recovery looks at beside the send half.
+    /// What loss recovery looks at next to the send half.
     pub(crate) fn conn_parts(&self, cx: &Context) -> ConnParts {
         ConnParts {
             state: self.state,

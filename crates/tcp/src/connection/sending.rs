@@ -199,8 +199,8 @@ impl Connection {
         if open { self.snd.space(config, &self.options) } else { 0 }
     }
 
-    /// As [`writable`](Self::writable), for one who waits if there is none: an ACK that makes space
-    /// is told by [`Events::WRITABLE`].
+    /// As [`writable`](Self::writable), for a caller that waits if there is none:
+    /// [`Events::WRITABLE`] reports an ACK that makes space.
     pub fn poll_writable(&mut self, config: &Config) -> usize {
         let room = self.writable(config);
         if room == 0 {

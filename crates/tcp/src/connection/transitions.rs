@@ -75,7 +75,7 @@ impl Connection {
         self.events.insert(Events::WRITABLE);
     }
 
-    /// Ends a connection that the application has let go of, and not in order. No reset is sent by
+    /// Ends a connection that the application has released, and not in order. No reset is sent by
     /// this alone.
     pub(crate) fn discard(&mut self, cx: &Context) {
         self.discarded = true;

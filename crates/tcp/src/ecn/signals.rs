@@ -1,4 +1,4 @@
-//! What ECN does beside the handshake: marks that arrive, what the peer says of ours, and the
+//! What ECN does next to the handshake: marks that arrive, what the peer says of ours, and the
 //! option that leaves with ACKs. What follows of it for other parts is returned.
 
 use plimsoll_wire::SeqNum;
@@ -90,8 +90,8 @@ impl EcnState {
     }
 
     /// Data came, which is not taken yet. With DCTCP, where marks begin or end, what came before
-    /// has an ACK of its own if one is still due for it (RFC 8257, section 3.2): up to
-    /// `unacknowledged`, if anything is.
+    /// has its own ACK if one is still due for it (RFC 8257, section 3.2): up to `unacknowledged`,
+    /// if anything is.
     pub(crate) fn divide(&mut self, seg: &Segment, unacknowledged: Option<SeqNum>) {
         let marked = seg.ecn == Ecn::Ce;
         let divides = self.mode == Mode::Classic && self.needed && !seg.payload.is_empty();

@@ -1,8 +1,8 @@
 //! Fast Open, the side that connects (RFC 7413, section 4.2), as Linux does it.
 //!
 //! The SYN asks for a cookie, or shows one and carries the first data. It does so once: a SYN that
-//! is sent again is a plain one, since whatever dropped the first may have disliked it. Data that
-//! the SYN-ACK does not acknowledge is sent again at once, without a word on congestion.
+//! is retransmitted is a plain one, since whatever dropped the first may have disliked it. Data
+//! that the SYN-ACK does not acknowledge is retransmitted at once, without a word on congestion.
 //!
 //! What is known of the peer comes in as [`FastOpen`], from a cache that the caller keeps; what is
 //! learnt goes out as [`FastOpenOutcome`].
@@ -21,8 +21,8 @@ const OPTION_SPACE: usize = 40;
 /// Timeouts in a row that make a black hole likely (as on Linux).
 const BLACKHOLE_TIMEOUTS: u8 = 2;
 
-/// How soon the SYN is sent again after a SYN-ACK that acknowledges something else
-/// (as on Linux).
+/// How soon the SYN is retransmitted after a SYN-ACK that acknowledges something else (as on
+/// Linux).
 const BAD_SYN_ACK_RTO: Nanos = Nanos::from_millis(2);
 
 /// What an open with Fast Open starts from.

@@ -3,9 +3,9 @@
 //! Whether a cookie is good is the caller's business: it keeps the key. A SYN that showed a good
 //! one makes an *early* connection: it is in SYN-RECEIVED like any other, but the data of the SYN
 //! can be read and answered before the handshake ends, and the SYN-ACK acknowledges it. Until then
-//! the retransmission timer belongs to the SYN-ACK, whatever else is in flight, and SND.UNA stands
+//! the retransmission timer belongs to the SYN-ACK, whatever else is in flight, and SND.UNA is
 //! behind our SYN, so that windows and queues count as they will later. Nothing but the SYN-ACK is
-//! sent again.
+//! retransmitted.
 //!
 //! The SYN-ACK gives a cookie out if the caller says so, and only the first one does: a path that
 //! has lost it may have disliked the option.
@@ -93,8 +93,8 @@ impl Connection {
         self.snd.fin() == Fin::Queued && (self.orphan || !self.is_early())
     }
 
-    /// The SYN-ACK leaves for the third time: what followed it is taken for lost, and is sent again
-    /// when the handshake has ended.
+    /// The SYN-ACK leaves for the third time: what followed it is taken for lost, and is
+    /// retransmitted when the handshake has ended.
     pub(crate) fn lose_early_data(&mut self, cx: &Context) {
         if self.is_early() && self.handshake.retries == 1 {
             let parts = self.conn_parts(cx);

@@ -15,7 +15,7 @@ impl Connection {
     pub(crate) fn syn_options(&mut self, cx: &Context) -> TcpOptions {
         let offer = self.state == State::SynSent;
         let answer = self.take_fast_open_answer();
-        // A SYN that is sent again has no such option.
+        // A SYN that is retransmitted has no such option.
         let first = offer && self.handshake.sent == 0;
         let open = self.fast_open.as_ref().filter(|_| first);
         let config = cx.config;

@@ -1,4 +1,4 @@
-//! What is told of the path, and what that does to a connection.
+//! What is reported of the path, and what that does to a connection.
 
 use plimsoll_wire::tcp::MD5_OPTION_LEN;
 
@@ -49,8 +49,8 @@ impl Connection {
         }
     }
 
-    /// A router has told, which is believed for some time. Of a locked MTU no router is believed
-    /// any more.
+    /// A router has reported an MTU, which is believed for some time. Once the MTU is locked, no
+    /// router is believed.
     fn on_packet_too_big(&mut self, cx: &Context, mtu: u16, locks: bool) {
         if self.path.is_locked() {
             return;

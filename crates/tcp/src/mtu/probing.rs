@@ -50,12 +50,12 @@ impl Path {
         self.learnt().search = Some(search);
     }
 
-    /// Bytes that a packet has beside its payload.
+    /// Bytes that a packet has next to its payload.
     fn overhead(&self, option: u16) -> u16 {
         self.headers() + option
     }
 
-    /// The longest packet that the peer and what was told of the path allow.
+    /// The longest packet that the peer and what was reported of the path allow.
     fn ceiling(&self) -> u16 {
         self.most().saturating_add(self.headers()).min(self.mtu)
     }

@@ -3,8 +3,8 @@
 //! No router has to tell anything: a probe is a segment that is longer than the others, and its
 //! acknowledgement says that the path carries it. What is known is a range, [`MtuSearch`]: packets
 //! of `low` bytes arrive, those above `high` do not. A probe halves it. Below a width of
-//! `tcp_probe_threshold` the search rests, and begins anew after `tcp_probe_interval`, in case that
-//! the path has changed.
+//! `tcp_probe_threshold` the search rests, and begins again after `tcp_probe_interval`, in case
+//! that the path has changed.
 //!
 //! With `tcp_mtu_probing` = 1 there is no search until timeouts suggest a black hole; it then
 //! begins at `tcp_base_mss`, and each further timeout halves that. With 2 it begins with the
@@ -71,7 +71,7 @@ impl MtuSearch {
 
     /// The length of the packet that would be the next probe, while none is outstanding: the middle
     /// of the range. `current` is what is sent with now, `ceiling` what peer and link would take; a
-    /// search that rested for long enough begins anew between them.
+    /// search that rested for long enough begins again between them.
     pub(super) fn next(
         &mut self,
         now: Instant,
@@ -95,7 +95,7 @@ impl MtuSearch {
         self.probe = Some(probe);
     }
 
-    /// Something was sent again while a probe is outstanding, so that its answer says nothing.
+    /// Something was retransmitted while a probe is outstanding, so that its answer says nothing.
     pub(super) fn forget_probe(&mut self) {
         self.probe = None;
     }

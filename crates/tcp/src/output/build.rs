@@ -132,9 +132,9 @@ impl Connection {
         self.send_option_alone(cx);
     }
 
-    /// Data has left. An option of Accurate ECN that was due and found no space beside it leaves
-    /// with an ACK of its own, unless a peer without SACK could take that for a duplicate, or
-    /// blocks leave no space.
+    /// Data has left. An option of Accurate ECN that was due and found no space next to it leaves
+    /// with its own ACK, unless a peer without SACK could take that for a duplicate, or blocks
+    /// leave no space.
     fn send_option_alone(&mut self, cx: &Context) {
         let fits = self.handshake.sack && self.rcv.is_plain();
         if fits && self.ecn.owes_option(cx, self.snd.srtt()) {
@@ -195,7 +195,7 @@ impl Connection {
     }
 
     /// The ACK of what came before the marks of the peer's data began or ended, if one waits (RFC
-    /// 8257, section 3.2). What follows has an ACK of its own.
+    /// 8257, section 3.2). What follows has its own ACK.
     pub(super) fn take_earlier_ack(&mut self, cx: &Context) -> Option<Transmit> {
         let (ack, flags) = self.ecn.take_earlier()?;
         let Built { mut packet, .. } = self.build_ack(cx);
@@ -288,7 +288,7 @@ impl Connection {
     }
 }
 
-/// A packet without data. The segments beside it have `mss` bytes.
+/// A packet without data. The segments next to it have `mss` bytes.
 fn bare(cx: &Context, repr: TcpRepr, kind: SendKind, mss: u16) -> Transmit {
     Transmit {
         repr,

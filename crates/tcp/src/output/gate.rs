@@ -1,7 +1,7 @@
 //! The gate: asks every reason not to send new data, in one fixed order.
 //!
 //! The order is the list in [`hold`](super::hold). A question is a pure function of the
-//! [`PlanView`], in a file of its own; the first that says yes gives the answer.
+//! [`PlanView`], in its own file; the first that says yes gives the answer.
 
 use super::autocork::autocork_holds;
 use super::cut::Cut;

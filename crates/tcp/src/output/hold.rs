@@ -111,9 +111,10 @@ holds!(declare);
 pub enum Refusal {
     /// Its queue is full. That is congestion: cwnd is reduced, once per window of data.
     ///
-    /// If something of the connection lies below and completions tell of it, the next one restarts
-    /// it ([`Connection::awaits_completion`](crate::Connection::awaits_completion)). Otherwise who
-    /// refuses polls again when the queue has space; a timer does so every half second.
+    /// If data of the connection is below and completions are reported, the next completion
+    /// restarts it ([`Connection::awaits_completion`](crate::Connection::awaits_completion)).
+    /// Otherwise the refusing caller polls again when the queue has space; a timer does so every
+    /// half second.
     QueueFull,
     /// There is no memory for the packet. A timer restarts it after 10 ms.
     NoMemory,

@@ -7,8 +7,8 @@
 //!
 //! 1. a reset;
 //! 2. a SYN or SYN-ACK;
-//! 3. a challenge ACK, or an ACK that the peer must be able to count or tell apart;
-//! 4. what recovery wants sent again;
+//! 3. a challenge ACK, or an ACK that the peer must be able to count or distinguish;
+//! 4. what recovery wants retransmitted;
 //! 5. new data and the FIN, by the [`plan`] that the [`gate`] has a part in;
 //! 6. a window probe or a keepalive probe;
 //! 7. a pure ACK, if one is due and nothing above took it along.
@@ -61,8 +61,8 @@ use plan::{Plan, Wait, offer_again};
 impl Connection {
     /// The next packet that leaves now, if one does. Call until it returns `None`.
     ///
-    /// Whoever calls this takes every packet: one that gets lost on its way is noticed as a loss
-    /// like any other. Who may have to refuse one calls
+    /// The caller of this must take every packet: a packet lost on its way counts as a loss like
+    /// any other. A caller that may refuse one calls
     /// [`poll_transmit_with`](Self::poll_transmit_with).
     pub fn poll_transmit(&mut self, cx: &Context) -> Option<Transmit> {
         let mut left = None;
@@ -78,7 +78,7 @@ impl Connection {
     ///
     /// If data, a FIN or a plain ACK is refused, nothing has left: no sequence number, mark, window
     /// or counter of what leaves has moved, and what the packet was made of waits
-    /// ([`Hold::Refused`]) and is planned anew. [`Refusal`] says what restarts it.
+    /// ([`Hold::Refused`]) and is planned again. [`Refusal`] says what restarts it.
     ///
     /// Others count as sent, also if they are refused: SYNs, resets, probes, and the ACKs of which
     /// the peer counts every one. A timer repeats them, or nothing waits for them.
@@ -106,9 +106,9 @@ impl Connection {
     }
 
     /// Whether the connection waits for a completion, so that
-    /// [`Input::Completion`](crate::Input::Completion) must be told after one: data is held by
+    /// [`Input::Completion`](crate::Input::Completion) must follow one: data is held by
     /// [`Hold::Autocork`] or [`Hold::SmallQueue`], was refused by a full queue, or what shall be
-    /// sent again is still below us.
+    /// retransmitted is still below us.
     pub fn awaits_completion(&self) -> bool {
         self.snd.awaits_completion()
     }

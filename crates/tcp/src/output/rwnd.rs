@@ -2,7 +2,7 @@
 
 use super::view::PlanView;
 
-/// Whether the window is used up. A FIN has a sequence number of its own and needs room for it.
+/// Whether the window is used up. A FIN has its own sequence number and needs room for it.
 #[inline]
 pub(crate) fn rwnd_holds(now: &PlanView) -> bool {
     now.usable == 0

@@ -58,7 +58,7 @@ mod tests {
         };
         let room = |packets: u64| HostQueue { packets, bytes: 10_000 * packets as u32, ..base };
         let fast = HostQueue { rate: 30_000 << 10, ..base };
-        // What is below, the length of the packet, whether it is sent again, whether it waits.
+        // What is below, the length of the packet, whether it is retransmitted, whether it waits.
         let cases = [
             (room(1), 10_000, false, false, "one packet like it"),
             (base, 10_000, false, true, "two of them"),

@@ -5,8 +5,8 @@
 //!
 //! - `nagle`, the refined split, is the default: the tail goes along unless Nagle's rule with
 //!   Minshall's condition holds it. A request of three segments leaves as one packet.
-//! - `split` cuts the tail off and lets it leave in a packet of its own, at once unless the same
-//!   rule holds it. So did Linux before 3.14, also with TCP_NODELAY.
+//! - `split` cuts the tail off and lets it leave in a separate packet, at once unless the same rule
+//!   holds it. So did Linux before 3.14, also with TCP_NODELAY.
 //! - `empty`: the tail goes along, and Nagle's rule is not asked. So does FreeBSD.
 //! - `trim`: the tail stays behind as long as data may follow that fills it, unless TCP_NODELAY is
 //!   set. What stays behind is asked about again, by itself, in the same call.
@@ -49,7 +49,7 @@ pub(super) fn cut_tail(view: &PlanView, most: u32) -> (u32, Tail) {
     (most, tail)
 }
 
-/// Who wants the tail to wait. It may be all there is.
+/// What holds the tail. It may be all the data.
 #[inline(always)]
 fn tail_holds(now: &PlanView, alone: bool) -> Option<Hold> {
     let (rule, asked) = match now.policy {
@@ -67,7 +67,7 @@ fn tail_holds(now: &PlanView, alone: bool) -> Option<Hold> {
     }
 }
 
-/// Whether a tail that need not wait leaves in a packet of its own all the same.
+/// Whether a tail that need not wait leaves in a separate packet all the same.
 #[inline]
 fn is_cut_off(now: &PlanView) -> bool {
     match now.policy {

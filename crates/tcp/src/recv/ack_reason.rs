@@ -27,7 +27,7 @@ pub enum AckReason {
     Marks,
     /// All that was pushed has been read.
     Drained,
-    /// The reader who was to answer has come back for more.
+    /// The reader that was expected to answer reads again instead.
     NoAnswer,
 }
 

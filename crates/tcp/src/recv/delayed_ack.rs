@@ -36,12 +36,12 @@ pub enum AckDecision {
     None,
 }
 
-/// Whether somebody waits for data to read. What arrives for such a reader may leave its ACK to
-/// what the reader does next.
+/// Whether a thread or task waits for data to read. What arrives for such a reader may leave its
+/// ACK to what the reader does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reader {
-    /// Nobody waits.
+    /// No thread waits.
     #[default]
     Absent,
     /// A thread that does nothing else: if it then finds nothing to read, it has no answer yet.
@@ -230,9 +230,9 @@ impl DelayedAck {
         }
     }
 
-    /// Whether the ACK may be left to the answer of the reader who is woken. One who only ever
-    /// receives must not fall into this, nor a peer that needs the ACK to go on sending: up to a
-    /// quarter of the window may be left, and only while answers come in time.
+    /// Whether the ACK may be left to the answer of the woken reader. This must not apply to a pure
+    /// receiver, nor to a peer that needs the ACK to continue sending: up to a quarter of the
+    /// window may be left, and only while answers come in time.
     fn may_leave(&self, arrival: Arrival) -> bool {
         let offered = arrival.window.saturating_add(arrival.unacked);
         arrival.wakes != Reader::Absent

@@ -70,7 +70,7 @@ impl RecvSide {
         self.starved
     }
 
-    /// There may be memory again for a window that was closed for want of it.
+    /// There may be memory again for a window that was closed for lack of it.
     pub(crate) fn reopen_window(&mut self, cx: &Context) {
         self.note_memory(cx);
         if self.has_room() && self.sent_zero_window {
@@ -133,8 +133,8 @@ impl RecvSide {
         some
     }
 
-    /// Data that was next in order is dropped. The peer learns of it; so should a reader who waits
-    /// for more: reading what is there is what makes room.
+    /// Data that was next in order is dropped. The peer notices; a reader that waits for more data
+    /// should be woken, too, because reading makes room.
     fn note_drop(&mut self, cx: &Context) {
         self.note_memory(cx);
         self.starved = true;

@@ -206,9 +206,9 @@ impl RecvSide {
         self.promise_first_window();
     }
 
-    /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the
-    /// window had been scaled already: what the peer could not be told yet is not news for a
-    /// segment of its own.
+    /// Sets the right edge that our SYN or SYN-ACK promises. As on Linux it counts as if the window
+    /// had been scaled already: an edge that could not be advertised yet is not worth a separate
+    /// segment.
     fn promise_first_window(&mut self) {
         self.adv = self.nxt + self.first_window().min(65_535 << self.wscale);
         self.furthest = self.adv;
@@ -303,7 +303,7 @@ impl RecvSide {
         self.reassembly.is_empty() && self.fin.is_none()
     }
 
-    /// Whether the peer's FIN is known and was not taken, for want of the data before it.
+    /// Whether the peer's FIN is known and was not taken, for lack of the data before it.
     pub(crate) fn awaits_data_before_fin(&self) -> bool {
         self.fin.is_some_and(|fin| fin != self.nxt) && !self.fin_taken()
     }
@@ -419,7 +419,7 @@ impl RecvSide {
         self.acks.on_timeout(cx);
     }
 
-    /// Tells whether somebody waits for data to read.
+    /// Tells whether a thread or task waits for data to read.
     pub(crate) fn set_reader(&mut self, reader: Reader) {
         self.reader = reader;
     }

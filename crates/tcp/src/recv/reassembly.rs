@@ -25,7 +25,7 @@ use super::store::{Store, is_copied};
 use crate::limits::MAX_REASSEMBLY_RANGES;
 
 /// Bytes of heap for one range, in both maps, and for one part. A node of a map is at least half
-/// full, but for the last one.
+/// full, except the last one.
 const RANGE_BYTES: usize = 2 * (size_of::<(Position, Range)>() + size_of::<(u64, Position)>());
 const PART_BYTES: usize = 2 * size_of::<(Position, Slice)>();
 

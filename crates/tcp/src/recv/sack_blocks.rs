@@ -4,7 +4,7 @@
 //! recently they grew.
 //!
 //! An ACK carries one DSACK at most. Several segments of a batch may have come twice, and each then
-//! has an ACK of its own that waits to leave: each of these takes its own DSACK along.
+//! has its own ACK that waits to leave: each of these takes its own DSACK along.
 
 use alloc::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Duplicate {
     own_ack: bool,
 }
 
-/// What is reported beside the ranges of reassembly.
+/// What is reported next to the ranges of reassembly.
 #[derive(Debug)]
 pub(crate) struct SackHistory {
     duplicates: Lease<VecDeque<Duplicate>>,
@@ -66,13 +66,13 @@ impl SackHistory {
         self.duplicates.push_back(Duplicate { left, right, ahead, own_ack: false });
     }
 
-    /// Whether the segment that is being taken, or one without an ACK of its own before it, is
-    /// reported already.
+    /// Whether the segment that is being taken, or one without its own ACK before it, is reported
+    /// already.
     pub(super) fn has_shared(&self) -> bool {
         self.duplicates.back().is_some_and(|last| !last.own_ack)
     }
 
-    /// The segment that was reported last has an ACK of its own.
+    /// The segment that was reported last has its own ACK.
     pub(super) fn on_own_ack(&mut self) {
         if let Some(last) = self.duplicates.leased().and_then(VecDeque::back_mut) {
             last.own_ack = true;

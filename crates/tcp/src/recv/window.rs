@@ -6,12 +6,12 @@
 //! The right edge never moves left, unless data had to be dropped (`memory.rs`), or the settings
 //! let it (`tcp_shrink_window`) and windows are scaled. Then the peer may have sent up to the edge
 //! that it was shown before. Segments from there are acceptable, so that their ACKs count (RFC
-//! 7323, section 2.4); data that begins behind the new edge is dropped. The edge moves right
-//! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
-//! section 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however
-//! often it is sent again, whatever becomes of the buffer: the peer may have seen any of the
-//! copies. A SYN-ACK with a cookie is the exception, as on Linux: nothing is kept of it, so that
-//! each copy offers what a buffer begins with at that time, and so does the connection.
+//! 7323, section 2.4); data that begins behind the new edge is dropped. The edge moves right only
+//! by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293, section
+//! 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however often it is
+//! retransmitted, whatever becomes of the buffer: the peer may have seen any of the copies. A
+//! SYN-ACK with a cookie is the exception, as on Linux: nothing is kept of it, so that each copy
+//! offers what a buffer begins with at that time, and so does the connection.
 
 use plimsoll_wire::SeqNum;
 

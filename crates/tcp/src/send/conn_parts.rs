@@ -5,7 +5,7 @@ use crate::handshake::TimestampState;
 use crate::mtu::search::MtuProbe;
 use crate::state::State;
 
-/// What loss recovery looks at of the connection beside its send half.
+/// What loss recovery looks at of the connection next to its send half.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnParts {
     /// The state of RFC 9293.

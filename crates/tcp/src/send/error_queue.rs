@@ -153,7 +153,7 @@ impl ErrorQueue {
 
     /// New data up to `nxt` has left. Returns whether there is something to report.
     fn on_sent(&mut self, nxt: SeqNum, now: Instant) -> bool {
-        // Data leaves in order: what was sent stands before what was not.
+        // Data leaves in order: what was sent is before what was not.
         let first = self.marks.partition_point(|mark| mark.sent);
         let mut index = first;
         while let Some(mark) = self.marks.get_mut(index)

@@ -135,12 +135,12 @@ impl SendSide {
         self.recovery.restart_after_idle(cx, flight);
     }
 
-    /// Whether there may be something to be sent again, so that what is next is worth asking.
+    /// Whether there may be something to be retransmitted, so that what is next is worth asking.
     pub(crate) fn may_send_again(&mut self) -> bool {
         self.recovery.may_send_again(&self.scoreboard)
     }
 
-    /// What is to be sent again next, in packets of at most `largest` bytes.
+    /// What is to be retransmitted next, in packets of at most `largest` bytes.
     pub(crate) fn next_retransmission(
         &mut self,
         cx: &Context,
@@ -246,7 +246,7 @@ impl SendSide {
         self.recovery.on_syn_ack_marked(cx);
     }
 
-    /// The data of our SYN that a SYN-ACK left out is to be sent again.
+    /// The data of our SYN that a SYN-ACK left out is to be retransmitted.
     pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, parts: &ConnParts) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
@@ -270,7 +270,7 @@ impl SendSide {
         }
     }
 
-    /// The handshake of an early connection has ended: what is in flight gets a timer of its own.
+    /// The handshake of an early connection has ended: what is in flight gets its own timer.
     pub(crate) fn on_early_handshake_done(&mut self, cx: &Context, parts: &ConnParts) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };

@@ -15,8 +15,8 @@
 //! `output/`; nothing moves until it is committed. [`pacing`] says when a packet departs,
 //! [`tso_size`] how large one may be.
 //!
-//! `snd.nxt` never goes back, so that nothing was ever sent beyond it: what is sent again comes out
-//! of the retransmit queue by its own numbers.
+//! `snd.nxt` never goes back, so that nothing was ever sent beyond it: what is retransmitted comes
+//! out of the retransmit queue by its own numbers.
 
 mod conn_parts;
 pub(crate) mod error_queue;
@@ -156,7 +156,7 @@ pub(crate) struct SendSide {
     cut_leaving: bool,
     /// A writer met a full buffer and waits for space (Linux: `SOCK_NOSPACE`).
     nospace: bool,
-    /// A write was cut short for want of memory.
+    /// A write was cut short for lack of memory.
     no_memory: bool,
     /// Memory was short at the last write.
     tight: bool,
@@ -182,7 +182,7 @@ pub(crate) struct SendSide {
     next_serial: Serial,
     /// What has become of what was sent.
     scoreboard: Scoreboard,
-    /// Round trips, loss and what is sent again.
+    /// Round trips, loss and what is retransmitted.
     recovery: Recovery,
     /// Congestion control.
     cc: Controller,
@@ -360,7 +360,7 @@ impl SendSide {
         let (numbers, fin) = self.scoreboard.outstanding();
         assert_eq!(numbers as usize, self.rtx.bytes() + usize::from(fin), "bytes and ranges");
         if let Some(first) = self.scoreboard.front() {
-            // While our SYN is not acknowledged, it stands before the data.
+            // While our SYN is not acknowledged, it is before the data.
             let after_syn = self.una == self.iss && first.start == self.iss + 1;
             assert!(first.start == self.una || after_syn, "the scoreboard begins at SND.UNA");
             assert_eq!(first.start + numbers, self.nxt, "and ends at SND.NXT");

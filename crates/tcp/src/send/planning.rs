@@ -283,7 +283,7 @@ impl SendSide {
         Again { start, end, payload, fin, push, mss }
     }
 
-    /// What holds a packet of `len` bytes that is sent again.
+    /// What holds a packet of `len` bytes that is retransmitted.
     pub(crate) fn again_waits(&self, cx: &Context, options: &Options, len: u32) -> Option<Wait> {
         let (hold, restart) = if let Some(at) = self.waits_to_depart(cx, options) {
             (Hold::Pacing, Restart::Timer(Timer::Pacing, at))

@@ -87,7 +87,7 @@ impl SendSide {
         self.una != self.nxt
     }
 
-    /// When data last left before anything was sent again, since SND.UNA last moved.
+    /// When data last left before anything was retransmitted, since SND.UNA last moved.
     pub(crate) fn last_new_departure(&self) -> Instant {
         self.recovery.last_new_departure()
     }
@@ -190,7 +190,7 @@ impl SendSide {
         &self.scoreboard
     }
 
-    /// Round trips, loss and what is sent again.
+    /// Round trips, loss and what is retransmitted.
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.recovery
     }

@@ -25,7 +25,8 @@ pub(crate) struct Unit {
     pub(crate) end: SeqNum,
     /// A write ended in it: the packet with its end carries PSH.
     pub(crate) push: bool,
-    /// A write ended it with MSG_EOR: nothing joins it from behind, now or when it is sent again.
+    /// A write ended it with MSG_EOR: nothing joins it from behind, now or when it is
+    /// retransmitted.
     pub(crate) record: bool,
     /// A zero-copy write has bytes in it: nothing else joins it when it leaves.
     pub(crate) zerocopy: bool,

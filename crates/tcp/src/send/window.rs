@@ -76,7 +76,7 @@ impl SendSide {
 
     /// Takes the peer's window (section 3 of docs/recovery.md, step 1). Returns whether the segment
     /// brought one. A window that shrank is taken as it is: what lies beyond it stays in flight and
-    /// is not sent again until the window covers it.
+    /// is not retransmitted until the window covers it.
     pub(crate) fn take_window_of(&mut self, seg: &Segment) -> bool {
         let window = self.window_of(seg);
         let brings = window.brings_window();

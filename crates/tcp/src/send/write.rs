@@ -19,7 +19,7 @@ use crate::limits::{MAX_BUFFER, MAX_SUPER_SEGMENT};
 /// Parts of a zero-copy write that one unit takes (Linux: `MAX_SKB_FRAGS`).
 const MAX_PARTS: usize = 17;
 
-/// What a write asks for beside its bytes.
+/// What a write asks for next to its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
     /// MSG_MORE: a tail of less than a segment waits for what follows, but not for long.
@@ -34,7 +34,7 @@ pub struct WriteFlags {
     pub zerocopy: bool,
 }
 
-/// What a write looks at beside the send half's own state.
+/// What a write looks at next to the send half's own state.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteView<'a> {
     /// The context of the call.
@@ -443,7 +443,7 @@ pub(crate) trait Piece: Sized {
 /// How bytes are queued.
 #[derive(Clone, Copy)]
 pub(crate) struct Hints {
-    /// Bytes that are outstanding beside those in the queue.
+    /// Bytes that are outstanding next to those in the queue.
     unacked: usize,
     /// Less than this is not worth a reference.
     least: usize,

@@ -74,7 +74,7 @@ impl WriteQueue {
         self.held.heap_bytes() + self.held.slices.room_bytes()
     }
 
-    /// Copies `data` behind what waits. `unacked` bytes are outstanding beside it.
+    /// Copies `data` behind what waits. `unacked` bytes are outstanding next to it.
     pub(crate) fn append(&mut self, pool: &Pool, data: &[u8], unacked: usize) {
         self.append_in(pool, data, unacked, MAX_CHUNK);
     }

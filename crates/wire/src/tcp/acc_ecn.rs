@@ -129,7 +129,7 @@ impl AccEcnOption {
 }
 
 impl TcpOptions {
-    /// How many counters of the Accurate ECN option find a place beside the other options in
+    /// How many counters of the Accurate ECN option find a place next to the other options in
     /// `most` bytes; `None` if not even an option without any does.
     pub fn acc_ecn_space(&self, most: usize) -> Option<usize> {
         let others = self.len_without_acc_ecn();

@@ -174,7 +174,7 @@ impl Channel {
 }
 
 impl ChannelReceiver {
-    /// What a take of packets owes the others: they complete, and the stack hears of room.
+    /// What a take of packets owes the others: they complete, and the stack is notified of room.
     fn taken(&self, packets: &mut [Packet], kick: bool) {
         packets.iter_mut().for_each(Packet::complete);
         if kick {
@@ -274,7 +274,7 @@ impl Drop for ChannelReceiver {
 impl ChannelSender {
     /// Gives the stack a packet, if there is room. What is to be said about it is said by its
     /// fields: [`csum`](Packet::csum), and for a super-segment [`gso`](Packet::gso), whose number
-    /// of segments is computed anew. It may be longer than the MTU. All other fields are ignored.
+    /// of segments is computed again. It may be longer than the MTU. All other fields are ignored.
     ///
     /// # Errors
     /// See [`SendError`].

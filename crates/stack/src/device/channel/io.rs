@@ -1,7 +1,7 @@
 //! The caller's end of a channel under the traits of others: `Stream` and `Sink` of packets, and
 //! readers and writers whose every read and write is one packet.
 //!
-//! As bytes a packet has nothing beside it that says how it is to be cut or completed. So what a
+//! As bytes a packet has nothing next to it that says how it is to be cut or completed. So what a
 //! reader gets was cut and completed here, whatever the offloads of the channel are.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -168,7 +168,7 @@ mod packets {
     sink!(Channel, |this| this.sender());
 }
 
-/// Readers and writers are alike in both families of traits, but for the buffer of a read and the
+/// Readers and writers are alike in both families of traits, except the buffer of a read and the
 /// name of the end.
 #[cfg(any(feature = "tokio", feature = "futures-io"))]
 macro_rules! writer {

@@ -86,7 +86,7 @@ impl<T> Lane<T> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Whether so few packets are left that who stopped at a full queue goes on.
+    /// Whether so few packets are left that a sender that found the queue full continues.
     fn is_half_free(&self, len: usize) -> bool {
         len <= self.limit / 2
     }

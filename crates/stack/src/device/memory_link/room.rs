@@ -37,7 +37,7 @@ impl Room {
         self.used.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// For the receiver: frees `count` places. Returns whether the sender must be told.
+    /// For the receiver: frees `count` places. Returns whether the sender must be notified.
     #[must_use]
     pub(super) fn release(&self, count: usize) -> bool {
         self.used.fetch_sub(count, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Waiting until the kernel has noticed that somebody is attached.
 //!
 //! Attaching gives the interface its carrier, but the kernel puts the interface to work a moment
-//! later, on a thread of its own, and until then drops what it should hand to us. A SYN that leaves
-//! in that moment loses its answer, which costs a second. So opening waits for the kernel's notice
+//! later, on its own thread, and until then drops what it should hand to us. A SYN that leaves in
+//! that moment loses its answer, which costs a second. So opening waits for the kernel's notice
 //! (rtnetlink) that the interface runs.
 
 use std::os::fd::OwnedFd;

@@ -13,7 +13,7 @@ use crate::device::sys::{self, flags};
 use crate::device::{Device, DeviceError};
 use crate::limits::MIN_MTU;
 
-/// What stands before each packet of a descriptor.
+/// What is before each packet of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PacketHeader {
     /// A virtio header if the kernel says so of the descriptor (`TUNGETIFF`); nothing, if it is no
@@ -24,8 +24,7 @@ pub enum PacketHeader {
     /// Nothing.
     None,
     /// Packet information of 4 bytes: flags, and the protocol as Ethernet numbers it. TUN has it
-    /// unless it was opened with `IFF_NO_PI`. Behind it stands a virtio header if the kernel says
-    /// so.
+    /// unless it was opened with `IFF_NO_PI`. A virtio header follows if the kernel says so.
     Info,
     /// A virtio header of 10 bytes (`IFF_VNET_HDR`), in the byte order of the machine.
     Vnet,
@@ -42,7 +41,7 @@ pub struct FdConfig {
     /// asked for in the interface's network namespace. That takes Linux 5.2, CAP_NET_ADMIN in that
     /// namespace, and CAP_SYS_ADMIN if it is not the caller's.
     pub mtu: Option<u16>,
-    /// What stands before each packet.
+    /// What is before each packet.
     pub header: PacketHeader,
     /// Which offloads to use. There are none without a virtio header.
     pub offloads: Offloads,
@@ -247,7 +246,7 @@ mod tests {
         assert!(refused(required).contains("TSO and checksum offload are not to be had"));
     }
 
-    /// Runs `body` on a thread in a network namespace of its own.
+    /// Runs `body` on a thread in its own network namespace.
     fn in_a_namespace<T: Send>(body: impl FnOnce() -> T + Send) -> T {
         let mut holder = Command::new("unshare")
             .args(["--net", "cat"])

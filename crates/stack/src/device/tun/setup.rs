@@ -77,9 +77,8 @@ pub enum Steering {
     Flow,
     /// The one with the number of the processor on which the packet was sent, modulo the number of
     /// queues (`TUNSETSTEERINGEBPF`, Linux 4.16). If the thread of each queue stays on a processor
-    /// of the same number, a request, its answer and who waits for it meet on one, and nobody is
-    /// woken on another. Connections
-    /// [move](crate::TcpSocket::queue) with the peer's threads.
+    /// of the same number, a request, its answer and the waiting thread run on one, and no thread
+    /// is woken on another. Connections [move](crate::TcpSocket::queue) with the peer's threads.
     ///
     /// Packets of more than 16 KiB go by the hash of their flow, which is zero for those that the
     /// kernel forwards: a bulk sender is better off with a processor to itself. With more
@@ -129,8 +128,8 @@ pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
     queue.device()
 }
 
-/// Opens a TUN device with `count` queues (at least one), each of which is a device of its own that
-/// a thread may have to itself. [`TunConfig::steering`] says to which of them the kernel hands a
+/// Opens a TUN device with `count` queues (at least one), each of which is its own device that a
+/// thread may have to itself. [`TunConfig::steering`] says to which of them the kernel hands a
 /// packet: by default to the one by which the last packet of its flow came from us.
 ///
 /// # Errors

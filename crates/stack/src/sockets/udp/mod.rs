@@ -2,9 +2,9 @@
 //!
 //! # Locks
 //!
-//! The state of a socket is under a lock of its own, which is a leaf: it is held for one look or
-//! for the copy of one datagram, and nobody locks anything else or wakes anybody while holding it.
-//! There is no owner and no backlog as there is for a connection: taking a datagram in is short.
+//! The state of a socket is under its own lock, which is a leaf: it is held for one look or for the
+//! copy of one datagram, and nobody locks anything else or wakes anybody while holding it. There is
+//! no owner and no backlog as there is for a connection: taking a datagram in is short.
 //!
 //! # The send queue
 //!
@@ -72,8 +72,8 @@ pub(crate) enum UdpKind {
     Bound,
     /// Those of one peer, for as long as it lives. It ends when it is idle.
     Flow(Box<Flow>),
-    /// Those to any address, ours or not, and to its port, or with port 0 to every port that is
-    /// nobody else's.
+    /// Those to any address, ours or not, and to its port, or with port 0 to every port that no
+    /// other socket has.
     AnyAddress,
 }
 
@@ -136,8 +136,8 @@ impl State {
         self.watches_devices && self.rate.is_stream(now)
     }
 
-    /// Leaves the devices to the reader once for each time that it was at work: nobody need wait
-    /// for one who does nothing.
+    /// Leaves the devices to the reader once for each time that it was at work: no thread waits for
+    /// a reader that does nothing.
     fn next_poll(&mut self, now: Instant) -> NextPoll {
         let behind = self.queue.cost() >= self.options.rcvbuf / 2;
         match (behind || self.streams(now)) && std::mem::take(&mut self.has_read) {
@@ -346,7 +346,8 @@ impl UdpEndpoint {
         first
     }
 
-    /// The application has let go: drops what was not read. Returns what the account has for it.
+    /// The application has released it: drops what was not read. Returns what the account has for
+    /// it.
     pub(crate) fn close(&self, wakers: &mut WakeList) -> usize {
         let mut state = lock(&self.state);
         state.end.get_or_insert(SocketError::Closed);
@@ -400,8 +401,8 @@ impl UdpEndpoint {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The application has let go: it begins to wait for no interface any more. Returns for which
-    /// it waits: bit `i` for interface `i`.
+    /// The application has released it: it begins to wait for no interface any more. Returns for
+    /// which it waits: bit `i` for interface `i`.
     pub(crate) fn end_waits(&self) -> u32 {
         self.waits_for.fetch_or(CLOSED, Ordering::Relaxed) & !CLOSED
     }

@@ -10,9 +10,9 @@
 //! the large chunk of a device alive. One that fills an eighth of its chunk stays where it is: so
 //! does a burst that arrived as one packet, since a device reads several of those into one chunk.
 //!
-//! SO_RCVBUF bounds the queue in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] beside
-//! its own ([`ReceiveQueue::cost`]). As on Linux, a datagram is taken as long as the bound has not
-//! been reached, so that one of any size fits an empty queue.
+//! SO_RCVBUF bounds the queue in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] in
+//! addition to its own ([`ReceiveQueue::cost`]). As on Linux, a datagram is taken as long as the
+//! bound has not been reached, so that one of any size fits an empty queue.
 //!
 //! What the queue *pins* is more: whole chunks, however little of one is still to be read
 //! ([`ReceiveQueue::pinned`]). That is what the socket is charged for in the account of all sockets
@@ -37,11 +37,11 @@ const LARGE: usize = 8;
 /// Datagrams of one train, at most.
 const MOST_OF_A_TRAIN: usize = 64;
 
-/// What an IP packet said beside its data, and where it came from.
+/// What an IP packet said next to its data, and where it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatagramInfo {
-    /// Who sent it. An IPv4 address stays one, also on a socket that is bound to `[::]`. A
+    /// The sender. An IPv4 address stays one, also on a socket that is bound to `[::]`. A
     /// link-local address has the scope id of the interface.
     pub from: SocketAddr,
     /// The address that it was sent to.
@@ -102,7 +102,7 @@ impl Train {
         self.stride.min(self.data.len())
     }
 
-    /// Whether a datagram of `len` bytes may stand behind its last.
+    /// Whether a datagram of `len` bytes may be behind its last.
     fn goes_on(&self, info: &DatagramInfo, len: usize) -> bool {
         let full = self.data.len() == self.count * self.stride;
         full && len > 0

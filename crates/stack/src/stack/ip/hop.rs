@@ -1,8 +1,8 @@
 //! The hop that a stack for any address is.
 //!
-//! The hosts whose place it takes stand behind it, one hop further on, as far as their peers can
-//! see: a packet to one of them that may not travel so far ends here (RFC 1812, section 5.3.1; RFC
-//! 4443, section 3.3), and its sender hears so from an address of the stack's own. That is what
+//! The hosts whose place it takes are behind it, one hop further on, as far as their peers can see:
+//! a packet to one of them that may not travel so far ends here (RFC 1812, section 5.3.1; RFC 4443,
+//! section 3.3), and its sender hears so from an address of the stack's own. That is what
 //! traceroute shows of a router. Nothing is forwarded, so no TTL is lowered, and no packet is too
 //! big for a next link.
 
@@ -17,7 +17,7 @@ use crate::stack::Stack;
 use crate::stack::ip::icmp::IcmpError;
 use crate::stack::work::Work;
 
-/// Who sends errors of IPv4 if the stack has no address of its own (RFC 7600, section 4.8).
+/// Who sends errors of IPv4 if the stack has no address (RFC 7600, section 4.8).
 const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 impl Stack {

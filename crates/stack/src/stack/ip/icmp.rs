@@ -65,8 +65,8 @@ impl IcmpError {
         }
     }
 
-    /// Who sends it: the host that a packet was for, or the router in front of it. Each has limits
-    /// of its own.
+    /// The sender: the host that a packet was for, or the router in front of it. Each has its own
+    /// limits.
     fn sender(self) -> IcmpSender {
         match self {
             IcmpError::Unreachable | IcmpError::ReassemblyTime => IcmpSender::Host,
@@ -90,7 +90,7 @@ pub(crate) enum Heard {
     Nobody,
 }
 
-/// Why nobody wants the ICMP message in `bytes`, which has a whole header.
+/// Why no socket accepts the ICMP message in `bytes`, which has a whole header.
 fn useless(bytes: &[u8]) -> Unwanted {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or_default();
     Unwanted::new(UnhandledKind::Icmp { message: byte(0), code: byte(1) })

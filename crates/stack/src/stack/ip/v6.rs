@@ -211,7 +211,7 @@ impl Stack {
     }
 }
 
-/// Whether an address stands for one of IPv4.
+/// Whether an address is an IPv4-mapped one.
 fn is_mapped(ip: &Ipv6Addr) -> bool {
     ip.to_ipv4_mapped().is_some()
 }

@@ -28,9 +28,9 @@ const ENDED: SocketError = SocketError::Connection(ConnectionError::TimedOut);
 /// peer is the sender. What was bound to an address or a port goes first. Dropping the listener
 /// ends it; flows that were accepted live on.
 ///
-/// What is for a group or a broadcast address makes flows as well, besides going to the sockets
-/// that hear it. Such an address is no source, so what is sent on such a flow comes from an address
-/// of ours; if the stack has none, the send fails with `ENETUNREACH`.
+/// Multicast and broadcast datagrams create flows as well, in addition to going to the sockets that
+/// receive them. Such an address is no source, so what is sent on such a flow comes from a local
+/// address; if the stack has none, the send fails with `ENETUNREACH`.
 ///
 /// A flow ends when it is idle: calls then fail with `ETIMEDOUT`, and a datagram that comes later
 /// makes a new one.
@@ -142,7 +142,7 @@ impl Stack {
 }
 
 impl Work<'_> {
-    /// A flow was taken out of the table: tells who has it, or drops it if nobody does.
+    /// A flow was taken out of the table: notifies its owner, or drops it if it has none.
     fn end_flow(&mut self, endpoint: &Arc<UdpEndpoint>) {
         endpoint.end(ENDED, self.wakers());
         if endpoint.flow().is_some_and(|flow| flow.listener.withdraw(endpoint)) {
@@ -171,8 +171,8 @@ impl UdpListener {
         self.register(None, waker)
     }
 
-    /// As [`poll_acceptable`](Self::poll_acceptable), for one of any number who wait, each under a
-    /// key of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    /// As [`poll_acceptable`](Self::poll_acceptable), for any number of waiters, each with its own
+    /// key. To give up, call [`cancel_wait`](Self::cancel_wait).
     pub fn wait_acceptable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Some(key), waker)
     }
@@ -188,7 +188,7 @@ impl UdpListener {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The port; 0 is all that nobody else has.
+    /// The port; 0 is all that no other socket has.
     pub fn port(&self) -> u16 {
         self.inner.port
     }

@@ -157,7 +157,7 @@ impl Stack {
             interface: usize::from(self.interfaces.first_way(arrived.interface)),
         };
         let stride = packet.gso.map(|gso| usize::from(gso.size));
-        // A head with data in it: a copy, which no device of ours makes necessary.
+        // A head with data in it: a copy, which none of our devices makes necessary.
         if !packet.head.is_empty() && packet.head.len() != data_at {
             *packet = self.linearised(std::mem::take(packet));
         }
@@ -222,7 +222,7 @@ impl Stack {
         }
     }
 
-    /// Gives a datagram that is for a group or a broadcast address to all that hear it.
+    /// Gives a datagram that is for a group or a broadcast address to all sockets that receive it.
     fn deliver_to_all(&self, work: &mut Work<'_>, state: &mut PollState, datagram: &Datagram) {
         let all = self.tables.udp().find_all(datagram.from, datagram.to);
         if all.is_empty() {

@@ -25,7 +25,7 @@ use crate::zone;
 
 impl Stack {
     /// Binds a UDP socket to `local`. Port 0 takes a free one; the unspecified address takes what
-    /// is for any address of ours, and `[::]` IPv4 as well.
+    /// is for any local address, and `[::]` IPv4 as well.
     ///
     /// # Errors
     /// If the address is not ours or taken, no port is free, or its interface is down.
@@ -47,8 +47,8 @@ impl Stack {
     /// As [`bind_udp`](Self::bind_udp), but others may be bound to the same address and port, if
     /// they are bound by this call as well (SO_REUSEPORT). A datagram to one host is for one of
     /// them, which a keyed hash of addresses and ports chooses: while the group stays as it is, a
-    /// peer's datagrams all go to one. What stands for many hosts is for all of them. With port 0 a
-    /// group of its own begins.
+    /// peer's datagrams all go to one. Multicast and broadcast datagrams are for all of them. With
+    /// port 0 a new group begins.
     ///
     /// # Errors
     /// As [`bind_udp`](Self::bind_udp).
@@ -194,7 +194,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The application has let go of a socket.
+    /// The application has released a socket.
     pub(crate) fn close_udp(&self, now: Instant, endpoint: &Arc<UdpEndpoint>) {
         let mut work = Work::begin_at(self, now, endpoint.home);
         work.forget_udp(endpoint);

@@ -72,7 +72,7 @@ impl Payload<'_> {
     }
 }
 
-/// What a send needs beside a place in the queue of the interface.
+/// What a send needs next to a place in the queue of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Space in the send queue.
@@ -230,8 +230,8 @@ impl Stack {
     }
 }
 
-/// The longest packet to `remote` that leaves whole over the path that is `known`, and who may
-/// fragment what is longer.
+/// The longest packet to `remote` that leaves whole over the path that is `known`, and which hosts
+/// may fragment longer ones.
 fn longest_whole(
     known: PathMtu,
     route: &RouteMetrics,
@@ -278,7 +278,7 @@ pub(super) fn source(
         Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
             Err(SocketError::Invalid("the two addresses are of different families"))
         }
-        // What is bound to a group gets what is for it, and sends from an address of its own.
+        // What is bound to a group gets what is for it, and sends from its own address.
         Some(ip) if is_unicast(ip) && !routes.is_broadcast(ip) => match routes.may_be_ours(ip) {
             true => Ok(ip),
             false => Err(SocketError::AddrNotAvailable),

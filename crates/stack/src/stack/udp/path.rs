@@ -1,4 +1,4 @@
-//! What routers and peers say about datagrams of ours (RFC 1122, section 4.1.3.3).
+//! What routers and peers say about our datagrams (RFC 1122, section 4.1.3.3).
 
 use std::net::SocketAddr;
 

@@ -39,8 +39,8 @@ impl UdpSocket {
         Arc::new(UdpSocket { stack, endpoint })
     }
 
-    /// Connects it: from now on it gets datagrams of `remote` only, sends to it, and hears of ICMP
-    /// errors. What has arrived before stays.
+    /// Connects it: from now on it gets datagrams of `remote` only, sends to it, and is notified of
+    /// ICMP errors. What has arrived before stays.
     ///
     /// # Errors
     /// If no route leads there, or it is a flow or a socket for any address.
@@ -269,11 +269,11 @@ impl UdpSocket {
         })
     }
 
-    /// Joins a group: what is sent to it and to the port of this socket arrives from now on. Nobody
-    /// is told (no IGMP, no MLD): the devices of a stack have one neighbour, which sends us all
-    /// that it has for us. The groups of all hosts (`224.0.0.1`, `ff02::1`, and `ff01::1`, which
-    /// does not leave the host) are heard without it by a socket that is bound to such a group or
-    /// to the unspecified address of its version.
+    /// Joins a group: datagrams to it and to the port of this socket arrive from now on. No router
+    /// is notified (no IGMP, no MLD): the devices of a stack have one neighbour, which sends
+    /// everything to us. The groups of all hosts (`224.0.0.1`, `ff02::1`, and `ff01::1`, which does
+    /// not leave the host) are received without joining by a socket that is bound to such a group
+    /// or to the unspecified address of its version.
     ///
     /// # Errors
     /// `EINVAL` if it is no group or the socket is for any address, `EADDRINUSE` if the socket is
@@ -348,7 +348,7 @@ impl UdpSocket {
         self.endpoint.readiness().1 || self.stack.error().is_some()
     }
 
-    /// Whether an ICMP error waits to be told, which the next call does.
+    /// Whether an ICMP error waits to be reported, which the next call does.
     pub fn has_error(&self) -> bool {
         self.endpoint.readiness().2 || self.stack.error().is_some()
     }
@@ -359,8 +359,8 @@ impl UdpSocket {
         self.register(Interest::Read, None, waker)
     }
 
-    /// As [`poll_readable`](Self::poll_readable), for one of any number who wait, each under a key
-    /// of its own. Who gives up calls [`cancel_wait`](Self::cancel_wait).
+    /// As [`poll_readable`](Self::poll_readable), for any number of waiters, each with its own key.
+    /// To give up, call [`cancel_wait`](Self::cancel_wait).
     pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Interest::Read, Some(key), waker)
     }
@@ -371,7 +371,7 @@ impl UdpSocket {
         self.register(Interest::Write, None, waker)
     }
 
-    /// As [`poll_writable`](Self::poll_writable), for one of any number who wait.
+    /// As [`poll_writable`](Self::poll_writable), for any number of waiters.
     pub fn wait_writable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Interest::Write, Some(key), waker)
     }

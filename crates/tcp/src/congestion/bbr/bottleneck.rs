@@ -1,7 +1,7 @@
 //! A sender, a bottleneck and a receiver, on virtual time: a link with a rate, a delay and a
 //! drop-tail queue, that may lose at random or every so many segments, reorder, and hold ACKs back.
-//! A policer may stand before it. The sender has BBR unless it is told otherwise. Each history is
-//! made by its seed.
+//! A policer may be before it. The sender has BBR unless it is told otherwise. Each history is made
+//! by its seed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;

@@ -16,7 +16,7 @@ pub(crate) struct Phase {
     pub(crate) cause: BbrCause,
     pub(super) begin: Instant,
     end: Instant,
-    /// The rest is of its end, but for what says otherwise.
+    /// The rest is of its end, except what says otherwise.
     path: Path,
     model: BbrModel,
     /// Segments.
@@ -111,7 +111,7 @@ impl Phase {
     }
 }
 
-/// What is seen beside the model.
+/// What is seen next to the model.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) in_flight: u64,

@@ -163,8 +163,7 @@ impl Bbr {
     }
 
     /// Whether as much leaves as arrives, and the model has no say. Where more than was delivered
-    /// has to leave, to see whether the path takes it, the losses of that have a threshold of their
-    /// own.
+    /// has to leave, to see whether the path takes it, the losses of that have their own threshold.
     pub(super) fn conserves_packets(&self) -> bool {
         self.recovering == (Recovering::Fast { first_round: true }) && !self.state.is_probing_bw()
     }

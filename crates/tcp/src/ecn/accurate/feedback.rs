@@ -24,7 +24,7 @@ pub(crate) struct Counted {
     /// CE bytes that were told before and are more than the packets that were counted for them can
     /// have had; below zero, those of packets that were counted and not yet told in bytes.
     pub(crate) balance: i64,
-    /// Bytes that a packet of ours has at most.
+    /// Bytes that one of our packets has at most.
     pub(crate) mss: u32,
     /// By its timestamp it left after all that was taken before.
     pub(crate) newer: bool,
@@ -128,7 +128,7 @@ impl Feedback {
         }
     }
 
-    /// The packet of [`read`](Self::read) was taken: it has delivered `acked` packets of ours, and
+    /// The packet of [`read`](Self::read) was taken: it has delivered `acked` our packets, and
     /// `marked` were newly found marked.
     pub(super) fn take(
         &mut self,
@@ -165,7 +165,7 @@ impl Feedback {
         }
     }
 
-    /// Bytes of ours that arrived, by codepoint, modulo 2^32 (`tcpi_delivered_e0_bytes` and so on).
+    /// Our bytes that arrived, by codepoint, modulo 2^32 (`tcpi_delivered_e0_bytes` and so on).
     pub(super) fn bytes(&self) -> AccEcnCounters {
         self.bytes
     }

@@ -46,7 +46,7 @@ pub(crate) enum Want {
     Due,
 }
 
-/// What has come, and what of it the peer has been told.
+/// What has come, and what of it the peer has been notified.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// r.cep: CE packets, modulo 2^32.
@@ -176,7 +176,7 @@ impl Received {
         beacon > 0 && policy.now.nanos_since(self.reported_at) >= policy.srtt / beacon
     }
 
-    /// By how much the counters have grown since an option last told of them.
+    /// By how much the counters have grown since an option last reported them.
     fn grown(&self) -> AccEcnCounters {
         let (now, then) = (self.counters, self.reported);
         AccEcnCounters {

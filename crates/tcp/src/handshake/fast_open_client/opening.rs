@@ -116,8 +116,8 @@ impl Connection {
         (payload, Some(serial))
     }
 
-    /// A SYN-ACK has established the connection. Returns whether data of the SYN must be sent
-    /// again, in which case what the SYN-ACK itself carries is not taken.
+    /// A SYN-ACK has established the connection. Returns whether data of the SYN must be
+    /// retransmitted, in which case what the SYN-ACK itself carries is not taken.
     pub(crate) fn on_fast_open_syn_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
         let again = self.snd.recovery().total_retrans() > 0;
         let unacked = self.snd.has_outstanding();

@@ -1,5 +1,5 @@
 //! What the rows of the tables do: entering a state, leaving it, undoing a reduction (sections 4
-//! and 6 of docs/recovery.md), and the two events that enter Loss without a timer of their own.
+//! and 6 of docs/recovery.md), and the two events that enter Loss without their own timer.
 
 use plimsoll_wire::SeqNum;
 
@@ -32,7 +32,7 @@ impl Run<'_> {
         }
     }
 
-    /// FirstRetrans = none, if nothing was sent again.
+    /// FirstRetrans = none, if nothing was retransmitted.
     pub(super) fn forget_finished_retransmissions(&mut self) {
         if !self.flight.board.any_retrans_done() {
             self.rec.undo.forget_first_retrans();
@@ -282,7 +282,7 @@ impl Recovery {
     }
 
     /// The SYN-ACK of an early connection leaves for the third time: what followed it is lost (RFC
-    /// 7413). It is sent again when the handshake has ended.
+    /// 7413). It is retransmitted when the handshake has ended.
     pub(crate) fn on_third_syn_ack(
         &mut self,
         cx: &Context,
@@ -298,7 +298,7 @@ impl Recovery {
     }
 
     /// The handshake of an early connection has ended: its timeouts do not count any more, and what
-    /// is in flight has a timer of its own. Until then the timer was that of the SYN-ACK.
+    /// is in flight has its own timer. Until then the timer was that of the SYN-ACK.
     pub(crate) fn on_early_handshake_done(
         &mut self,
         cx: &Context,

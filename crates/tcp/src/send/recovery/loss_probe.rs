@@ -107,7 +107,7 @@ impl LossProbe {
         self.out.is_some_and(|out| out.kind == Probe::Old)
     }
 
-    /// Recovery begins: nobody waits for the answer of the probe any more.
+    /// Recovery begins: no thread waits for the answer of the probe any more.
     pub(super) fn end(&mut self) {
         self.out = None;
     }

@@ -12,7 +12,7 @@
 //! have to do. It sends nothing: output asks [`Recovery::next_retransmission`] and tells what left.
 //!
 //! An ACK takes the steps of section 3 ([`ack`]). One of them walks the tables of section 4
-//! ([`table`]), which stand in the code as they stand on the page: rows, each with a guard and an
+//! ([`table`]), which stand in the code as they are on the page: rows, each with a guard and an
 //! effect. What rows do is in [`actions`], what is lost in [`detect`].
 //!
 //! | section of docs/recovery.md | file |
@@ -183,9 +183,9 @@ struct Figures {
     delivered_ce: u32,
     /// Segments that sane DSACKs stood for.
     dsack_dups: u32,
-    /// Segments ever sent again.
+    /// Segments ever retransmitted.
     total_retrans: u32,
-    /// Bytes ever sent again.
+    /// Bytes ever retransmitted.
     bytes_retrans: u64,
 }
 
@@ -243,7 +243,7 @@ impl Recovery {
         self.rtt.rto(config)
     }
 
-    /// The socket is given bounds of its own for the timeout. A timer that runs keeps its time.
+    /// The socket is given its own bounds for the timeout. A timer that runs keeps its time.
     pub(crate) fn set_own_rto_bounds(&mut self, bounds: OwnRtoBounds) {
         self.rtt.set_own_bounds(bounds);
     }
@@ -288,17 +288,17 @@ impl Recovery {
         self.figures.dsack_dups
     }
 
-    /// Segments ever sent again, probes and SYNs included (`tcpi_total_retrans`).
+    /// Segments ever retransmitted, probes and SYNs included (`tcpi_total_retrans`).
     pub(crate) fn total_retrans(&self) -> u32 {
         self.figures.total_retrans
     }
 
-    /// Bytes ever sent again, probes included (`tcpi_bytes_retrans`).
+    /// Bytes ever retransmitted, probes included (`tcpi_bytes_retrans`).
     pub(crate) fn bytes_retrans(&self) -> u64 {
         self.figures.bytes_retrans
     }
 
-    /// When data last left before anything was sent again, since SND.UNA last moved.
+    /// When data last left before anything was retransmitted, since SND.UNA last moved.
     pub(crate) fn last_new_departure(&self) -> Instant {
         self.trying_since.unwrap_or(self.last_departure)
     }

@@ -12,14 +12,14 @@ use crate::counters::Counter;
 use crate::serial::Serial;
 
 impl Recovery {
-    /// Whether there may be something to be sent again, so that
+    /// Whether there may be something to be retransmitted, so that
     /// [`next_retransmission`](Self::next_retransmission) is worth asking.
     pub(crate) fn may_send_again(&mut self, board: &Scoreboard) -> bool {
         self.waits_below = false;
         self.probe.due() == Some(Probe::Old) || board.lost_out() > 0
     }
 
-    /// What is to be sent again next. `largest` is how many bytes of data a packet may hold now.
+    /// What is to be retransmitted next. `largest` is how many bytes of data a packet may hold now.
     pub(crate) fn next_retransmission(
         &mut self,
         cx: &Context,

@@ -100,7 +100,7 @@ impl RttEstimator {
         self.own_bounds.or_settings(config)
     }
 
-    /// The socket is given bounds of its own.
+    /// The socket is given its own bounds.
     pub(crate) fn set_own_bounds(&mut self, bounds: OwnRtoBounds) {
         self.own_bounds = bounds;
     }

@@ -122,12 +122,12 @@ impl<'a> Run<'a> {
         self.flight.board.lost_sums().ever != self.facts.lost_before.ever
     }
 
-    /// Segments that the call has found lost which had been sent again.
+    /// Segments that the call has found lost which had been retransmitted.
     fn lost_again(&self) -> u32 {
         self.flight.board.lost_sums().again.wrapping_sub(self.facts.lost_before.again)
     }
 
-    /// Whether the call has found something lost that had been sent again.
+    /// Whether the call has found something lost that had been retransmitted.
     pub(super) fn found_lost_again(&self) -> bool {
         self.lost_again() > 0
     }
@@ -138,7 +138,8 @@ impl<'a> Run<'a> {
         self.cwr
     }
 
-    /// Whether the ACK delivers something that was never sent again and left before RecoveryPoint.
+    /// Whether the ACK delivers something that was never retransmitted and left before
+    /// RecoveryPoint.
     pub(super) fn delivers_original(&self) -> bool {
         let facts = &self.facts;
         if self.conn.sack {
@@ -161,7 +162,7 @@ impl<'a> Run<'a> {
     }
 
     /// Without SACK, all up to RecoveryPoint is acknowledged and nothing beyond it: later
-    /// duplicates may still be about what was sent again (RFC 6582).
+    /// duplicates may still be about what was retransmitted (RFC 6582).
     pub(super) fn must_stay(&self) -> bool {
         !self.conn.sack && self.facts.una == self.rec.recovery_point
     }

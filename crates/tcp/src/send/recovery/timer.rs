@@ -202,7 +202,7 @@ impl Run<'_> {
         effects
     }
 
-    /// The queue below refuses what the timeout sends again: nothing is known of the path, so that
+    /// The queue below refuses what the timeout retransmits: nothing is known of the path, so that
     /// the timeout does not back off, and fires again soon.
     pub(super) fn hold_back_timeout(&mut self) {
         if core::mem::take(&mut self.rec.timed_out) {

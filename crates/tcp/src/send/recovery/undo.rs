@@ -1,7 +1,7 @@
 //! Whether a reduction was needed, and what is put back if it was not (section 6 of
 //! docs/recovery.md).
 //!
-//! Two signs stand here. *All named*: DSACKs have named every copy that was sent again (RFC 3708).
+//! Two signs are here. *All named*: DSACKs have named every copy that was retransmitted (RFC 3708).
 //! *Delayed*: an ACK answers a copy that left before the first retransmission (Eifel, RFC 3522).
 //! The third sign, F-RTO (RFC 5682), is a row of the table for Loss.
 
@@ -24,7 +24,7 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    /// A reduction begins with `in_flight_again` segments that were sent again already.
+    /// A reduction begins with `in_flight_again` segments that were retransmitted already.
     pub(super) fn begin(&mut self, una: SeqNum, in_flight_again: u32) {
         self.point = Some(una);
         self.retrans = Some(in_flight_again).filter(|&segs| segs > 0);
@@ -55,7 +55,7 @@ impl Undo {
         self.first_retrans = None;
     }
 
-    /// Segments were sent again, and not as a probe.
+    /// Segments were retransmitted, and not as a probe.
     pub(super) fn on_retransmitted(&mut self, segs: u32, now: Instant) {
         self.retrans = Some(self.retrans.unwrap_or(0).saturating_add(segs));
         self.first_retrans.get_or_insert(now);
@@ -88,7 +88,7 @@ impl Undo {
         recovery_point: SeqNum,
     ) -> bool {
         let Some(first) = self.first_retrans else {
-            // Nothing was sent again, so nothing was needed.
+            // Nothing was retransmitted, so nothing was needed.
             return conn.sack || una < recovery_point;
         };
         tsecr.is_some_and(|tsecr| tsecr != 0 && is_before(tsecr, conn.ts.val(first)))

@@ -136,8 +136,8 @@ pub(crate) enum Cwr {
     Withdraw,
 }
 
-/// What follows from an ACK for the rest of the connection. When the retransmission timer fires
-/// stands in [`Recovery::deadline`](super::Recovery::deadline).
+/// What follows from an ACK for the rest of the connection. When the retransmission timer fires is
+/// in [`Recovery::deadline`](super::Recovery::deadline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckEffects {
     /// Sequence numbers that are acknowledged for the first time, a FIN counted. If there are any,
@@ -184,7 +184,7 @@ pub(crate) struct Departure {
     pub(crate) departs: Instant,
 }
 
-/// What is to be sent again next.
+/// What is to be retransmitted next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRetransmission {
     /// Nothing.

@@ -1,6 +1,6 @@
 //! What an ACK may cost at most, counted in ranges that are looked at.
 //!
-//! A look-up in a tree counts as one: what it costs beside that is a number of comparisons that
+//! A look-up in a tree counts as one: what it costs next to that is a number of comparisons that
 //! grows with the logarithm of the number of ranges.
 
 use std::vec::Vec;

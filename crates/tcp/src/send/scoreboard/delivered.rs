@@ -11,7 +11,8 @@ use crate::time::Instant;
 pub(crate) trait Arrivals {
     /// SND.NXT when the phase of recovery began.
     fn high_seq(&self) -> SeqNum;
-    /// Whether the ACK shows that what arrived was an earlier copy of a range that was sent again.
+    /// Whether the ACK shows that what arrived was an earlier copy of a range that was
+    /// retransmitted.
     fn is_spurious(&self, range: &SentRange) -> bool;
     /// A range has arrived (RFC 8985, section 6.2, step 2).
     fn on_delivered(&mut self, range: &SentRange);
@@ -35,28 +36,28 @@ pub(crate) struct Delivered {
     /// Wire segments that the peer is first known to have: acked and not SACKed before, or SACKed.
     pub(crate) segs: u32,
     /// When the first and the last of those that were acked were sent, if they were neither SACKed
-    /// nor sent again.
+    /// nor retransmitted.
     pub(crate) acked_sent: Option<(Instant, Instant)>,
     /// The same for what was SACKed.
     pub(crate) sacked_sent: Option<(Instant, Instant)>,
     /// SACK covered something new.
     pub(crate) sacked: bool,
-    /// One of those that were acknowledged cumulatively had been sent again.
+    /// One of those that were acknowledged cumulatively had been retransmitted.
     pub(crate) retransmitted: bool,
-    /// One of those that were never sent again, and left before the phase of recovery began.
+    /// One of those that were never retransmitted, and left before the phase of recovery began.
     pub(crate) original: bool,
-    /// The lowest number of what was never sent again.
+    /// The lowest number of what was never retransmitted.
     pub(crate) late: Option<SeqNum>,
 }
 
 impl Delivered {
-    /// A range that was never sent again has been acknowledged.
+    /// A range that was never retransmitted has been acknowledged.
     fn note_acked_original(&mut self, range: &SentRange, high_seq: SeqNum) {
         note_time(&mut self.acked_sent, range.sent_at);
         self.original |= range.end <= high_seq;
     }
 
-    /// A range that was never sent again has been SACKed.
+    /// A range that was never retransmitted has been SACKed.
     pub(super) fn note_sacked_original(&mut self, range: &SentRange, high_seq: SeqNum) {
         note_time(&mut self.sacked_sent, range.sent_at);
         self.original |= range.end <= high_seq;

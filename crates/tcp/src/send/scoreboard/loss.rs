@@ -17,9 +17,9 @@ pub(crate) enum LossKind {
 /// Wire segments ever marked lost. Each wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LostSums {
-    /// All, those that were sent again included.
+    /// All, those that were retransmitted included.
     pub(crate) ever: u32,
-    /// Those that had been sent again.
+    /// Those that had been retransmitted.
     pub(crate) again: u32,
     /// Those that tell of congestion (draft-ietf-ccwg-bbr: `C.lost`).
     pub(crate) congestion: u32,
@@ -39,7 +39,7 @@ impl Scoreboard {
             if newest <= range.xmit_order() || !is_late(range.sent_at) {
                 break;
             }
-            // One that was sent again and not taken for lost stays unresolved: not met twice.
+            // One that was retransmitted and not taken for lost stays unresolved: not met twice.
             after = Some(range.xmit_order());
             self.mark_lost(range, LossKind::Congestion);
         }
@@ -106,8 +106,8 @@ impl Scoreboard {
         self.lost.ever != before
     }
 
-    /// Nothing is lost after all. What was sent again stays in flight, and what the controller has
-    /// not been told of yet it never hears of.
+    /// Nothing is lost after all. What was retransmitted stays in flight, and what the controller
+    /// has not been told of yet it never is notified of.
     pub(crate) fn unmark_lost(&mut self) {
         if let Some(losses) = &mut self.losses {
             let segs = losses.drain(..).map(|range| range.segs).sum();
@@ -116,7 +116,7 @@ impl Scoreboard {
         self.ranges.unmark_lost();
     }
 
-    /// Marks one range lost, also if it was sent again.
+    /// Marks one range lost, also if it was retransmitted.
     fn mark_lost(&mut self, mut range: SentRange, kind: LossKind) {
         if !range.is_unresolved() {
             return;

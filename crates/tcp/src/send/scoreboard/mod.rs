@@ -4,7 +4,7 @@
 //! # Theory of operation
 //!
 //! There is one [`SentRange`] for every packet that left: when, under which serial, and its marks:
-//! SACKed, lost, sent again. A range is cut in two where a SACK block or a retransmission ends
+//! SACKed, lost, retransmitted. A range is cut in two where a SACK block or a retransmission ends
 //! inside it, always at a multiple of the MSS from its start, so the number of ranges never exceeds
 //! the number of wire segments; SACKed neighbours are joined again, and so are small segments that
 //! leave again together. The FIN, if sent, is the last number of the last range.
@@ -121,12 +121,12 @@ impl Scoreboard {
         self.ranges.sums().sacked_out + self.dup_count
     }
 
-    /// Those that are marked lost, sent again or not.
+    /// Those that are marked lost, retransmitted or not.
     pub(crate) fn lost_out(&self) -> u32 {
         self.ranges.sums().lost_out
     }
 
-    /// Those that were sent again and are in flight.
+    /// Those that were retransmitted and are in flight.
     pub(crate) fn retrans_out(&self) -> u32 {
         self.ranges.sums().retrans_out
     }
@@ -153,7 +153,7 @@ impl Scoreboard {
         self.ranges.back()
     }
 
-    /// The lowest range that waits to be sent again (RFC 6675: `NextSeg`, rule 1).
+    /// The lowest range that waits to be retransmitted (RFC 6675: `NextSeg`, rule 1).
     pub(crate) fn first_lost(&self) -> Option<SentRange> {
         self.ranges.first_lost().copied()
     }
@@ -168,12 +168,12 @@ impl Scoreboard {
         self.back().map_or(SeqNum(0), |last| last.end - u32::from(last.fin))
     }
 
-    /// Whether anything outstanding was ever sent again.
+    /// Whether anything outstanding was ever retransmitted.
     pub(crate) fn any_retrans_done(&self) -> bool {
         self.retrans_out() > 0 || self.front().is_some_and(|front| front.retransmissions > 0)
     }
 
-    /// Whether a segment that ends at `end` carries PSH when it is sent again.
+    /// Whether a segment that ends at `end` carries PSH when it is retransmitted.
     pub(crate) fn is_pushed(&self, end: SeqNum) -> bool {
         self.ranges.find(end - 1).is_some_and(|range| range.push && range.end == end)
     }
@@ -220,7 +220,7 @@ impl Scoreboard {
     }
 
     /// The application limits what is in flight, after `delivered` segments were delivered, if
-    /// nothing waits to be sent again.
+    /// nothing waits to be retransmitted.
     pub(crate) fn mark_app_limited(&mut self, delivered: u32) {
         if self.lost_out() <= self.retrans_out() {
             self.rate.mark_app_limited(delivered, self.pipe());

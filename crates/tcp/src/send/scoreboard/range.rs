@@ -20,19 +20,19 @@ pub(crate) struct SentRange {
     pub(crate) serial: Serial,
     /// Payload bytes per wire segment when it left last.
     pub(crate) mss: u16,
-    /// How often it was sent again.
+    /// How often it was retransmitted.
     pub(crate) retransmissions: u8,
     /// The peer has it (SACK).
     pub(crate) sacked: bool,
-    /// It is taken for lost. Stays set when it is sent again.
+    /// It is taken for lost. Stays set when it is retransmitted.
     pub(crate) lost: bool,
-    /// It was sent again since it was last taken for lost; that copy is in flight.
+    /// It was retransmitted since it was last taken for lost; that copy is in flight.
     pub(crate) resent: bool,
     /// Its last segment carried PSH.
     pub(crate) push: bool,
     /// Its last number is our FIN.
     pub(crate) fin: bool,
-    /// A write ended with MSG_EOR here: nothing joins it when it is sent again.
+    /// A write ended with MSG_EOR here: nothing joins it when it is retransmitted.
     pub(crate) eor: bool,
     /// It is a probe of the path MTU: its loss says how long a packet may be, and nothing about
     /// congestion.
@@ -137,12 +137,12 @@ impl SentRange {
         SentRange { start, ..*self }.segs()
     }
 
-    /// Whether it waits to be sent again.
+    /// Whether it waits to be retransmitted.
     pub(crate) fn wants_retransmission(&self) -> bool {
         self.lost && !self.resent
     }
 
-    /// Whether it is in flight as far as is known: neither SACKed nor waiting to be sent again.
+    /// Whether it is in flight as far as is known: neither SACKed nor waiting to be retransmitted.
     pub(super) fn is_unresolved(&self) -> bool {
         !self.sacked && !self.wants_retransmission()
     }

@@ -3,8 +3,8 @@
 //! What nothing is known of but that it left, and of nothing above it either, is *fresh*: a queue,
 //! in the order of sequence and of leaving at once. Everything below is *known*: trees by sequence
 //! of what is SACKed and of what is not, a tree by the order of leaving of what is unresolved, a
-//! tree of what waits to be sent again. The known part exists only while there is any; a range goes
-//! over to it once in its life and leaves it by a cumulative ACK.
+//! tree of what waits to be retransmitted. The known part exists only while there is any; a range
+//! goes over to it once in its life and leaves it by a cumulative ACK.
 //!
 //! Trees rather than links between the entries of one deque, since ranges are cut and joined
 //! in the middle: that moves nothing else here. B-trees rather than binary ones: they are in the
@@ -43,7 +43,7 @@ pub(super) struct Sums {
     pub(super) packets_out: u32,
     /// SACKed.
     pub(super) sacked_out: u32,
-    /// Marked lost, sent again or not.
+    /// Marked lost, retransmitted or not.
     pub(super) lost_out: u32,
     /// Sent again and in flight.
     pub(super) retrans_out: u32,
@@ -87,7 +87,7 @@ struct Known {
     sacked: BTreeMap<End, SentRange>,
     /// Those of `pending` that are unresolved, in the order of leaving.
     unresolved: BTreeSet<XmitOrder>,
-    /// Those of `pending` that wait to be sent again.
+    /// Those of `pending` that wait to be retransmitted.
     lost: BTreeSet<End>,
 }
 
@@ -241,7 +241,7 @@ impl Ranges {
         pending.map(|(_, range)| range).or_else(|| self.fresh.get(self.fresh_at(seq)))
     }
 
-    /// The lowest range that waits to be sent again.
+    /// The lowest range that waits to be retransmitted.
     pub(super) fn first_lost(&self) -> Option<&SentRange> {
         let known = self.known.as_ref()?;
         self.visit();
@@ -390,7 +390,7 @@ impl Ranges {
         self.put(tail);
     }
 
-    /// Nothing is lost any more; what was sent again stays so.
+    /// Nothing is lost any more; what was retransmitted stays so.
     pub(super) fn unmark_lost(&mut self) {
         let mut left = core::mem::take(&mut self.sums.lost_out);
         let Some(known) = self.known.as_deref_mut() else { return };
