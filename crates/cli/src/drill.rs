@@ -18,14 +18,14 @@ pub(crate) enum StackArg {
     /// This stack, with a virtual clock; needs no privilege.
     #[default]
     Embedded,
-    /// The kernel of this machine, in a network namespace of its own; needs root.
+    /// The kernel of this machine, in a separate network namespace; needs root.
     Kernel,
 }
 
 /// `plimsoll drill`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DrillArgs {
-    /// Scripts, or folders whose *.pkt files are meant
+    /// Scripts, or folders with *.pkt files
     #[arg(required = true, value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
     /// What scripts run on
@@ -41,7 +41,7 @@ pub(crate) struct DrillArgs {
     /// Print the list of segments that left: flags, relative offset, length
     #[arg(long)]
     pub segments: bool,
-    /// Write an array of what became of each script; - is standard output
+    /// Write the result of each script as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write the same as JUnit's XML; - is standard output
@@ -52,8 +52,7 @@ pub(crate) struct DrillArgs {
     pub script: ScriptArgs,
 }
 
-/// Options that a script may give as well, under the original tool's names. What is given here
-/// wins.
+/// Options that a script may give as well, under the original tool's names. Options given here win.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScriptArgs(Vec<(String, Option<String>)>);
 

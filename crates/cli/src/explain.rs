@@ -25,7 +25,7 @@ pub(crate) struct ExplainArgs {
     /// tcpdump -w - | plimsoll explain -
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Flows that are shown, the costliest first; JSON has all that are kept
+    /// Number of flows to show, the costliest first; JSON has all that are kept
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub top: usize,
     /// Also write everything as JSON; - is standard output
@@ -34,14 +34,14 @@ pub(crate) struct ExplainArgs {
     /// Also write a page for a browser; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// What follows within this time could have come along; a bare number is milliseconds
+    /// Packets that follow within this time could have been merged; a bare number is milliseconds
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = units::delay)]
     pub soon: Duration,
     /// The longest time by which a receiver delays ACKs; TCP allows half a second, Linux takes 40
     /// to 200 ms
     #[arg(long, value_name = "TIME", default_value = "500", value_parser = units::delay)]
     pub longest_delay: Duration,
-    /// Flows that are kept at once; of others only sums are
+    /// Number of flows to keep at once; of others only sums are kept
     #[arg(long, value_name = "COUNT", default_value_t = 16384,
           value_parser = |text: &str| units::whole(text, 1_u32, 1_000_000))]
     pub most_flows: u32,

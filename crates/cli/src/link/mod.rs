@@ -34,11 +34,11 @@ use crate::{UsageError, units};
 /// A SPEC is a list of NAME=VALUE: rate=20mbit, delay=20ms (one way), jitter=1ms, loss=1%, burst=4
 /// (mean length of losses in packets), reorder=1%, reorder-delay=5ms, duplicate=0.1%,
 /// corrupt=0.01%, mark=1% (congestion experienced), queue=drop-tail|codel|dual-pi2, buffer=250kB or
-/// buffer=1bdp, overhead=38 (bytes of each packet beside those of IP), mtu=1500 (longer packets are
-/// dropped without a word). What is left out is perfect.
+/// buffer=1bdp, overhead=38 (bytes of each packet in addition to IP's), mtu=1500 (longer packets
+/// are dropped silently). Everything else is perfect.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkCommandArgs {
-    /// The device at one end, made if it is not there; NETNS as in `ip netns`
+    /// The device at one end, created if it does not exist; NETNS as in `ip netns`
     #[arg(long, value_name = "tun:NAME[@NETNS]")]
     pub left: Place,
     /// The device at the other end
@@ -47,23 +47,23 @@ pub(crate) struct LinkCommandArgs {
     /// The path from left to right
     #[arg(long, value_name = "SPEC", default_value = "")]
     pub link: LinkSpec,
-    /// What is different from right to left
+    /// Differences of the path from right to left
     #[arg(long, value_name = "SPEC", default_value = "")]
     pub back: LinkSpec,
-    /// Seed of all chances
+    /// Seed of all random numbers
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
-    /// How long to measure, before anything is carried, how well rate and delay are kept; 0 is not
-    /// at all
+    /// How long to measure, before any packet is carried, how well rate and delay are kept; 0 skips
+    /// it
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     pub check: Duration,
-    /// Refuse to begin if the check finds rate or delay off by more than this
+    /// Refuse to start if the check finds rate or delay off by more than this
     #[arg(long, value_name = "SHARE", value_parser = units::fraction)]
     pub max_error: Option<f64>,
     /// End after this time [default: at SIGINT or SIGTERM]
     #[arg(long = "for", value_name = "TIME", value_parser = units::run_time)]
     pub time: Option<Duration>,
-    /// Write what was checked and carried as JSON; - is standard output
+    /// Write the figures of the check and of the traffic as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

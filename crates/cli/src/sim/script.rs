@@ -46,13 +46,13 @@ pub(crate) struct ScriptArgs {
     /// The scenario. It has one flow
     #[arg(value_name = "SCENARIO.toml")]
     pub scenario: PathBuf,
-    /// Seed of what is random in the stacks [default: the one in the file, or 0]
+    /// Seed of the stacks' random numbers [default: the one in the file, or 0]
     #[arg(long)]
     pub seed: Option<u64>,
     /// The host that the script is about [default: the one that connects]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Expect the windows of the packets that leave as well
+    /// Also compare the windows of packets that leave
     #[arg(long)]
     pub windows: bool,
     /// Where to write the script
