@@ -1,8 +1,8 @@
 //! A stack on a channel device under packets with fields that contradict each other; see
-//! `plimsoll_fuzz::channel`.
+//! `plimsoll_worlds::channel`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plimsoll_fuzz::channel;
+use plimsoll_worlds::channel;
 
 fuzz_target!(|input: channel::Input| channel::run(&input));

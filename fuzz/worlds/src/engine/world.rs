@@ -1,12 +1,13 @@
 //! The world: two sides, what is on its way between them, and time.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use plimsoll_buf::{Pool, Slice, Slices};
 use plimsoll_tcp::{
-    Arrival, Batch, Below, Config, Connection, ConnectionError, Context, Counters, Duration, Ecn,
-    Events, Hold, Input, Instant, Md5Key, MemoryRoom, OpenParams, Options, OutputDue, PathEvent,
-    Reader, Segment, State,
+    Arrival, Batch, Below, Config, Connection, ConnectionError, Context, Counter, Counters,
+    Duration, Ecn, Events, Hold, Info, Input, Instant, Md5Key, MemoryRoom, OpenParams, Options,
+    OutputDue, PathEvent, Reader, Segment, State, Transmit,
 };
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpRepr};
@@ -83,6 +84,10 @@ pub struct World {
     tainted: bool,
     /// Not everything written must arrive: somebody let go, aborted or was told an error.
     excused: bool,
+    /// It differs from others in what must not matter; see [`World::varied`].
+    varied: bool,
+    /// Packets, events and reports since the last [`World::observed`], if a caller compares them.
+    log: Option<Vec<String>>,
 }
 
 /// The byte at an offset of the stream from a side.
@@ -90,8 +95,38 @@ fn pattern(side: usize, offset: u64) -> u8 {
     (offset ^ (offset >> 8).wrapping_mul(31) ^ (offset >> 16)) as u8 ^ (side as u8 * 0x55)
 }
 
+/// What can be observed of both connections.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Packets, events and reports.
+    log: Vec<String>,
+    ends: [Option<End>; 2],
+    counters: Vec<u64>,
+}
+
+/// What can be observed of one connection.
+#[derive(Debug, PartialEq, Eq)]
+struct End {
+    timeout: Option<Instant>,
+    info: Info,
+    /// Bytes that were written, read, may be written, are queued, unsent, held, may be read.
+    amounts: [usize; 7],
+    /// What else it says.
+    words: String,
+}
+
+/// All of a packet but the note that explains it.
+fn shown(packet: &Transmit) -> String {
+    let mut bytes = vec![0; packet.payload.len()];
+    packet.payload.copy_to(&mut bytes);
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let (bytes, packet) = (hasher.finish(), Transmit { note: None, ..packet.clone() });
+    format!("{packet:?} {bytes:x}")
+}
+
 impl Side {
-    fn new(setup: &Setup, index: usize, pool: &Pool) -> Side {
+    fn new(setup: &Setup, index: usize, pool: &Pool, varied: bool) -> Side {
         let bit = |bit: u16| setup.switches & (1 << bit) != 0;
         let mtu = MTUS[usize::from(setup.mtu[index]) % MTUS.len()];
         let ip_header_len = if bit(8) && mtu >= 1280 { 40 } else { 20 };
@@ -103,6 +138,7 @@ impl Side {
             .keepalive(bit(14))
             .keep_idle(Some(Duration::from_secs(5)))
             .zerocopy(true)
+            .decision_log(varied.then_some(16))
             .md5_key(if bit(7) { Md5Key::new(b"fuzz") } else { None });
         let params = OpenParams {
             local_port: PORTS[index],
@@ -123,7 +159,7 @@ impl Side {
             seen,
             params,
             flight: VecDeque::new(),
-            device: Device::new(setup.devices[index], bit(index as u16)),
+            device: Device::new(setup.devices[index], bit(index as u16) != varied),
             reader: Reader::Absent,
             short: bit(15),
             written: 0,
@@ -153,32 +189,54 @@ impl Side {
 impl World {
     /// A world at its beginning.
     pub fn new(setup: &Setup) -> World {
+        World::unopened(setup, false).open(setup)
+    }
+
+    /// Two worlds for the same steps. They differ in what must not change what a connection does:
+    /// the second one keeps a log of decisions and releases memory as soon as it may. It puts notes
+    /// on packets where the input does not ask for them, and none where it does.
+    pub fn pair(setup: &Setup) -> [World; 2] {
+        [false, true].map(|varied| {
+            let mut world = World::unopened(setup, varied);
+            // After a release it takes the next round for its first one.
+            world.config.tcp_hystart_plus_plus = false;
+            world.log = Some(Vec::new());
+            world.open(setup)
+        })
+    }
+
+    fn unopened(setup: &Setup, varied: bool) -> World {
         let pool = Pool::new();
         let alone = matches!(setup.opening, Opening::Alone | Opening::AlonePassive);
-        let mut world = World {
+        World {
             now: Instant::from_millis(1),
             config: setup.settings.config(),
             counters: Counters::default(),
-            sides: [Side::new(setup, 0, &pool), Side::new(setup, 1, &pool)],
+            sides: [0, 1].map(|index| Side::new(setup, index, &pool, varied)),
             pool,
             opening: setup.opening,
             hostile: setup.hostile || alone,
             tainted: alone,
             excused: alone,
-        };
+            varied,
+            log: None,
+        }
+    }
+
+    fn open(mut self, setup: &Setup) -> World {
         match setup.opening {
-            Opening::Normal | Opening::Alone => world.connect(0),
+            Opening::Normal | Opening::Alone => self.connect(0),
             Opening::Simultaneous => {
-                world.connect(0);
-                world.connect(1);
+                self.connect(0);
+                self.connect(1);
             }
             Opening::AlonePassive => {
                 let peer = SeqNum(u32::from(setup.iss[1]));
                 let syn = Forgery::opening_syn(peer, setup.switches, (PORTS[1], PORTS[0]));
-                world.deliver(0, syn);
+                self.deliver(0, syn);
             }
         }
-        world
+        self
     }
 
     fn connect(&mut self, index: usize) {
@@ -205,11 +263,62 @@ impl World {
         call: impl FnOnce(&mut Connection, &Context) -> T,
     ) -> Option<T> {
         let mut conn = self.sides[index].conn.take()?;
+        if self.varied {
+            self.release_early(index, &mut conn);
+        }
         let result = call(&mut conn, &self.context(index));
         conn.check_invariants();
         self.sides[index].conn = Some(conn);
         self.pump(index);
         Some(result)
+    }
+
+    /// Releases memory that only data needs, unless a timer is due, which would fire as well.
+    fn release_early(&self, index: usize, conn: &mut Connection) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= self.now);
+        if due(conn.releases_at()) && !due(conn.poll_timeout()) {
+            let _ = conn.handle(&self.context(index), Input::Timeout);
+        }
+    }
+
+    /// Everything that can be observed of both connections since the last call.
+    pub fn observed(&mut self) -> Observed {
+        let ends = self.sides.each_ref().map(|side| {
+            let (conn, config) = (side.conn.as_ref()?, &self.config);
+            let amounts = [
+                side.written as usize,
+                side.read as usize,
+                conn.writable(config),
+                conn.send_queue_len(),
+                conn.unsent_len(),
+                conn.memory_held(),
+                conn.readable(),
+            ];
+            let words = format!(
+                "{:?} {:?} {:?} {} {} {}",
+                conn.urgent_byte(),
+                conn.error(),
+                conn.ack_cannot_wait(),
+                conn.is_readable(),
+                conn.awaits_completion(),
+                conn.awaits_memory(),
+            );
+            let mut info = conn.info_at(config, self.now);
+            // A timeout at rest marks the sample of a FIN that leaves next, which is the last one.
+            (info.delivery_rate, info.delivery_rate_app_limited) = (0, false);
+            Some(End { timeout: conn.poll_timeout(), info, amounts, words })
+        });
+        Observed {
+            log: self.log.as_mut().map(std::mem::take).unwrap_or_default(),
+            ends,
+            counters: Counter::ALL.iter().map(|&counter| self.counters.get(counter)).collect(),
+        }
+    }
+
+    fn log(&mut self, index: usize, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(format!("{:?} {index} {}", self.now, line()));
+        }
     }
 
     /// Takes out of a connection what it wants to send and to tell.
@@ -236,11 +345,14 @@ impl World {
             if transmit.repr.flags.contains(TcpFlags::RST) {
                 self.excused = true;
             }
+            self.log(index, || shown(&transmit));
+            let side = &mut self.sides[index];
             let at_once = side.device.push(transmit, self.now);
             side.depart(at_once);
         }
         conn.check_invariants();
         let events = conn.poll_event();
+        self.log(index, || format!("{events:?}"));
         if events.contains(Events::CLOSED) {
             assert_eq!(conn.state(), State::Closed, "told to be closed and is not");
         }
@@ -249,7 +361,9 @@ impl World {
         }
         self.excused |= conn.error().is_some();
         self.judge_hold(index, &conn);
-        while conn.take_report().is_some() {}
+        while let Some(report) = conn.take_report() {
+            self.log(index, || format!("{report:?}"));
+        }
         let _ = (conn.info(&self.config), conn.memory_bytes(), conn.writable(&self.config));
         self.sides[index].conn = Some(conn);
     }

@@ -231,3 +231,13 @@ pub enum Step {
     /// The forger sends to this side.
     Forge(Host, Forgery),
 }
+
+impl Step {
+    /// Whether the connection does not go on after it.
+    pub fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            Step::Shutdown(_) | Step::Close(_) | Step::Abort(_) | Step::Path(_, PathChoice::Hard)
+        )
+    }
+}

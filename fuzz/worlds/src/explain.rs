@@ -5,7 +5,7 @@
 //! input comes.
 
 mod file;
-#[path = "../../crates/explain/tests/explain/writer.rs"]
+#[path = "../../../crates/explain/tests/explain/writer.rs"]
 mod writer;
 
 use std::io::{self, Read};

@@ -20,6 +20,7 @@ use arbitrary::Arbitrary;
 
 pub use forge::Forgery;
 pub use oracle::Seen;
+pub use settings::Setting;
 pub use step::{Host, OptionChoice, Step, Writing};
 pub use world::World;
 

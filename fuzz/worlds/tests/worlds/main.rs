@@ -1,0 +1,83 @@
+//! Worlds by number: two worlds that may not differ, and the inputs that once found something.
+
+mod script;
+
+use std::fs;
+use std::path::Path;
+
+use arbitrary::{Arbitrary, Unstructured};
+use plimsoll_worlds::engine::{Input, Setting, Step, World};
+use plimsoll_worlds::explain;
+
+use script::script;
+
+/// Scripts that two worlds run, unless `PLIMSOLL_SCRIPTS` names another number.
+const SCRIPTS: u64 = 250;
+
+/// Scripts within which the effect of a setting is seen.
+const ENOUGH: u64 = 300;
+
+/// Runs a script in two worlds. Returns where they differ, and how. `skew` changes the second one.
+fn difference(input: &Input, skew: impl Fn(&mut World)) -> Option<String> {
+    let [mut plain, mut varied] = World::pair(&input.setup);
+    skew(&mut varied);
+    for (number, step) in input.steps.iter().enumerate() {
+        plain.step(step);
+        varied.step(step);
+        let (plain, varied) = (plain.observed(), varied.observed());
+        if plain != varied {
+            let (plain, varied) = (format!("{plain:#?}"), format!("{varied:#?}"));
+            let lines = plain.lines().zip(varied.lines()).filter(|(plain, varied)| plain != varied);
+            return Some(format!("step {number}, {step:?}: {:#?}", lines.collect::<Vec<_>>()));
+        }
+    }
+    None
+}
+
+/// Explaining packets and releasing memory run through all of a connection's state. They may change
+/// nothing that can be observed: no packet, deadline, event, report, figure or counter.
+#[test]
+fn explanations_and_early_release_change_nothing() {
+    let scripts = std::env::var("PLIMSOLL_SCRIPTS").map(|number| number.parse().expect("a number"));
+    for seed in 0..scripts.unwrap_or(SCRIPTS) {
+        let found = difference(&script(seed), |_| {});
+        assert!(found.is_none(), "script {seed}, {}", found.unwrap_or_default());
+    }
+}
+
+/// The comparison is not blind: a mechanism that is off in one world is seen.
+#[test]
+fn the_effect_of_each_mechanism_is_seen() {
+    let mechanisms = [
+        Setting::Autocorking(false),
+        Setting::TsoDefer(false),
+        Setting::TsoTail(0),
+        Setting::LimitOutput(12),
+        Setting::CompressedSack(0, false),
+        Setting::Pingpong(false),
+        Setting::Recovery(5, 0, 0),
+        Setting::Dsack(false),
+        Setting::SlowStartAfterIdle(false),
+    ];
+    for setting in mechanisms {
+        let seen = (0..ENOUGH).any(|seed| {
+            difference(&script(seed), |world| world.step(&Step::Set(setting))).is_some()
+        });
+        assert!(seen, "{setting:?} makes no difference");
+    }
+}
+
+/// The inputs in `fuzz/seeds`, each of which found something once.
+#[test]
+fn inputs_that_found_something_pass() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../seeds");
+    let inputs = |target: &str| -> Vec<Vec<u8>> {
+        let entries = fs::read_dir(folder.join(target)).expect("the target has seeds");
+        entries.map(|entry| fs::read(entry.expect("an entry").path()).expect("a file")).collect()
+    };
+    for bytes in inputs("engine") {
+        let input = Input::arbitrary_take_rest(Unstructured::new(&bytes)).expect("a whole input");
+        plimsoll_worlds::engine::run(&input);
+    }
+    inputs("explain").iter().for_each(|bytes| explain::run(bytes));
+}
