@@ -42,7 +42,7 @@ const fn other(name: &'static str, build: fn(&Place) -> Result<Result<PathBuf, S
     Stack { name, build, without_it: Without::LeaveOut }
 }
 
-const STACKS: [Stack; 10] = [
+const STACKS: [Stack; 9] = [
     own("ours"),
     own(KERNEL),
     other("gvisor", go),
@@ -50,13 +50,9 @@ const STACKS: [Stack; 10] = [
     other("netstack-smoltcp", rust),
     other("ipstack", rust),
     other("lwip", c),
-    other(NULL, rust),
     other("pasta", forwarder),
     other("slirp4netns", forwarder),
 ];
-
-/// No stack: what one thread can reach. It is there only if it is asked for.
-const NULL: &str = "null";
 
 /// The stack whose server is behind the programs that forward.
 const KERNEL: &str = "kernel";
@@ -120,11 +116,8 @@ fn chosen(words: &[String]) -> Result<(Vec<&'static Stack>, Vec<String>)> {
     if let Some(name) = names.iter().find(|name| !known().contains(name)) {
         bail!("there is no stack {name}; the stacks: {}", known().join(" "));
     }
-    let is_chosen = |stack: &&Stack| {
-        (names.is_empty() && stack.name != NULL)
-            || stack.name == KERNEL
-            || names.contains(&stack.name)
-    };
+    let is_chosen =
+        |stack: &&Stack| names.is_empty() || stack.name == KERNEL || names.contains(&stack.name);
     Ok((STACKS.iter().filter(is_chosen).collect(), others))
 }
 
@@ -203,8 +196,7 @@ mod tests {
             (&["kernel", "smoltcp"][..], "--quick --only bulk")
         );
         let all = names("").unwrap().0;
-        assert!(all.len() + 1 == STACKS.len() && all.iter().all(|name| *name != NULL));
-        assert_eq!(names("--with null").unwrap().0, [KERNEL, NULL]);
+        assert_eq!(all.len(), STACKS.len());
         assert!(names("--with theirs").is_err());
         assert!(names("--with").is_err());
     }

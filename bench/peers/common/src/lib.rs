@@ -12,7 +12,7 @@ pub mod asynchronous;
 pub mod blocking;
 mod job;
 pub mod polled;
-#[cfg(feature = "tun")]
+#[cfg(feature = "tokio")]
 pub mod tun;
 
 use std::io::{self, Error, ErrorKind, Write};

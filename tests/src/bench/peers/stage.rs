@@ -44,7 +44,7 @@ enum Network {
 }
 
 /// The first is what the others are compared with.
-pub(super) const STACKS: [Stack; 10] = [
+pub(super) const STACKS: [Stack; 9] = [
     Stack { name: "kernel", title: "kernel, veth", network: Network::Veth },
     Stack { name: "ours", title: "Plimsoll, TUN", network: Network::TunQueues },
     Stack { name: "gvisor", title: "gVisor, AF_PACKET", network: Network::Frames },
@@ -52,11 +52,6 @@ pub(super) const STACKS: [Stack; 10] = [
     Stack { name: "netstack-smoltcp", title: "netstack-smoltcp, TUN", network: Network::Tun },
     Stack { name: "ipstack", title: "ipstack, TUN", network: Network::Tun },
     Stack { name: "lwip", title: "lwIP, TUN", network: Network::Tun },
-    Stack {
-        name: "null",
-        title: "one thread that does next to nothing, TUN",
-        network: Network::Tun,
-    },
     Stack { name: "pasta", title: "pasta", network: Network::Forwarder(Forwarder::Pasta) },
     Stack {
         name: "slirp4netns",
