@@ -251,7 +251,8 @@ impl Session {
         command.args(["--no-fail-fast"]).args(harness()).env("PROPTEST_RNG_SEED", "1");
         self.counted("cargo test --workspace", &mut command)?;
         let mut command = cargo(&self.root, &["test", "--workspace", "--all-features", "--doc"]);
-        self.counted("examples of the documentation", command.args(harness()))
+        // Building and running are one step here.
+        self.run_counted("examples of the documentation", command.args(harness()))
     }
 
     /// Builds all that `unit`, `drill`, `swarm` and `interop` run, at once and with one profile.

@@ -76,9 +76,8 @@ fn experiment(text: &str) -> Result<&'static str, String> {
 
 impl LabArgs {
     fn chosen(&self) -> Vec<&'static Experiment> {
-        let wanted = |known: &&Experiment| {
-            self.names.is_empty() || self.names.iter().any(|name| *name == known.name)
-        };
+        let wanted =
+            |known: &&Experiment| self.names.is_empty() || self.names.contains(&known.name);
         experiments::ALL.iter().filter(wanted).collect()
     }
 

@@ -108,7 +108,7 @@ fn results_do_not_depend_on_the_workers_and_join_again() {
     // The grid is the same, and the scenario is not.
     fs::write(place.0.join("base.toml"), BASE.replace("300000", "200000")).unwrap();
     let other = measure(&place.plan(GRID).unwrap(), 4..5, 1, |_| ()).unwrap();
-    assert!(Results::join([whole.clone(), other]).unwrap_err().contains("beside the seeds"));
+    assert!(Results::join([whole.clone(), other]).unwrap_err().contains("more than the seeds"));
     fs::write(place.0.join("base.toml"), format!("# The same.\n{BASE}")).unwrap();
     let same = place.plan(&GRID.replace("0..2", "2..3")).unwrap();
     let same = measure(&same, 0..1, 1, |_| ()).unwrap();
