@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
 use plimsoll_drill::host::{Captured, Host, HostError, Started};
+use plimsoll_drill::posix::{Call, Errno, Reply};
 use plimsoll_drill::shell;
-use plimsoll_posix::{Call, Errno, Reply};
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::descriptors::Descriptors;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_posix::{Call, Out, Reply};
+use plimsoll_drill::posix::{Call, Out, Reply};
 
 /// What a descriptor that the tool does not know becomes: one that the stack does not know.
 const UNKNOWN: i32 = i32::MAX;
@@ -114,7 +114,7 @@ impl Descriptors {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_posix::{Call, Reply};
+    use plimsoll_drill::posix::{Call, Reply};
 
     use super::Descriptors;
 

@@ -4,8 +4,9 @@
 //!
 //! The original tool loads a library (`--so_filename`) and asks it, through one exported function,
 //! for a table of functions that stand in for system calls, device and clock. This library answers
-//! with functions that translate C arguments into [`plimsoll_posix::Call`]s and hand them to the
-//! same embedded stack that the project's own runner uses. So nobody has to trust that runner.
+//! with functions that translate C arguments into [`Call`](plimsoll_drill::posix::Call)s and hand
+//! them to the same embedded stack that the project's own runner uses. So nobody has to trust that
+//! runner.
 //!
 //! Time is virtual. It passes when the tool sleeps or waits for a packet, and by a microsecond
 //! whenever the tool looks at the clock: it looks in a loop until its next event is due. When a

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::{ptr, slice};
 
 use libc::{c_int, c_void, iovec, msghdr, sockaddr, socklen_t};
+use plimsoll_drill::posix::{ControlMessage, Dest, Errno, Out, Reply, Source};
 use plimsoll_drill::raw;
-use plimsoll_posix::{ControlMessage, Dest, Errno, Out, Reply, Source};
 
 /// The most that is copied at once, whatever a length says.
 const MAX_COPY: usize = 1 << 28;

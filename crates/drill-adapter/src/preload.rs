@@ -17,8 +17,8 @@ use std::process::Command as Program;
 use libc::{c_int, c_long, c_void, off_t, size_t, socklen_t, ssize_t};
 use plimsoll_drill::embedded::EmbeddedHost;
 use plimsoll_drill::host::{Captured, Host, HostError, Network, Started};
+use plimsoll_drill::posix::{Call, Errno, Out, Reply, SendVia, Source};
 use plimsoll_drill::shell::Command;
-use plimsoll_posix::{Call, Errno, Out, Reply, SendVia, Source};
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::adapter::Adapter;

@@ -17,7 +17,9 @@ use libc::{
     c_int, c_long, c_longlong, c_uint, c_ulong, c_void, epoll_event, iovec, loff_t, msghdr, nfds_t,
     pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval,
 };
-use plimsoll_posix::{Call, EpollEvent, Errno, Out, PollFd, ReceiveVia, Reply, SendVia, SpliceEnd};
+use plimsoll_drill::posix::{
+    Call, EpollEvent, Errno, Out, PollFd, ReceiveVia, Reply, SendVia, SpliceEnd,
+};
 use plimsoll_tcp::Duration;
 
 use crate::adapter::Adapter;
@@ -254,7 +256,7 @@ unsafe extern "C" fn recvmsg(_: User, fd: c_int, message: *mut msghdr, flags: c_
 fn send_from(
     via: SendVia,
     fd: c_int,
-    buffers: Vec<plimsoll_posix::Source>,
+    buffers: Vec<plimsoll_drill::posix::Source>,
     flags: c_int,
 ) -> ssize_t {
     let what = Call::Send { via, fd, buffers, flags, to: None, control: Vec::new() };

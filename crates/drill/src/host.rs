@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use plimsoll_posix::{Call, Reply};
+use crate::posix::{Call, Reply};
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::shell::Command;

@@ -19,6 +19,7 @@
 //! | when a packet matches | `run/compare.rs` |
 //! | what is understood of Python and of the shell | `expr/`, `shell/` |
 //! | what a script runs on | `embedded/`, `kernel/` |
+//! | what a socket call does on the embedded stack | `posix/` |
 //! | messages, JSON, JUnit | `report/` |
 //!
 //! A script may be hostile: time, memory and steps are bounded, and nothing of it reaches this
@@ -34,6 +35,7 @@ pub mod host;
 pub mod kernel;
 pub mod lang;
 pub mod packet;
+pub mod posix;
 pub mod raw;
 pub mod report;
 pub mod run;

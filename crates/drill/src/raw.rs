@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use plimsoll_posix::ControlMessage;
+use crate::posix::ControlMessage;
 
 /// `AF_INET` and `AF_INET6`.
 const INET: u16 = 2;
@@ -89,7 +89,7 @@ pub fn control(bytes: &[u8]) -> Vec<ControlMessage> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_posix::ControlMessage;
+    use crate::posix::ControlMessage;
 
     use super::{address, address_bytes, control, control_bytes};
 

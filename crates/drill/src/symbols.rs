@@ -4,7 +4,7 @@
 pub fn value(name: &str) -> Option<i64> {
     let found = TABLE.iter().find(|(known, _)| *known == name);
     found.map(|&(_, value)| value).or_else(|| {
-        let errno = plimsoll_posix::Errno::from_name(name)?;
+        let errno = crate::posix::Errno::from_name(name)?;
         Some(i64::from(errno.0))
     })
 }

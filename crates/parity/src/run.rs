@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result, bail, ensure};
 use plimsoll_drill::host::{Host, Started};
+use plimsoll_drill::posix::{Call, Reply, SendVia, Source};
 use plimsoll_drill::run::tcp_info;
 use plimsoll_drill::shell::Command;
-use plimsoll_posix::{Call, Reply, SendVia, Source};
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::pattern::{GRID, Pattern, SEGMENT};

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::thread;
 
 use plimsoll_drill::host::{Captured, Host, HostError, Started};
+use plimsoll_drill::posix::{Call, Out, Reply};
 use plimsoll_drill::shell::Command;
-use plimsoll_posix::{Call, Out, Reply};
 use plimsoll_tcp::{Duration, Instant};
 
 use super::Adapter;

@@ -10,7 +10,7 @@ mod files;
 
 use std::sync::Arc;
 
-use plimsoll_posix::{Call, Errno, Out, Pending, Process, Progress, Reply};
+use crate::posix::{Call, Errno, Out, Pending, Process, Progress, Reply};
 use plimsoll_stack::qdisc::Kind;
 use plimsoll_stack::{CoarseTimers, InterfaceConfig, RouteConfig, Stack, StackConfig};
 use plimsoll_tcp::{Duration, Instant};

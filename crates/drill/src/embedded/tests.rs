@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use plimsoll_posix::{Call, Dest, Errno, ReceiveVia};
+use crate::posix::{Call, Dest, Errno, ReceiveVia};
 
 use super::*;
 use crate::config::Config;

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::Command as Program;
 use std::rc::Rc;
 
-use plimsoll_posix::{Call, Out, Reply};
+use crate::posix::{Call, Out, Reply};
 use plimsoll_tcp::{Duration, Instant};
 
 use crate::host::{Captured, Host, HostError, Network, Started};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use plimsoll_posix::{Call, Reply};
+use crate::posix::{Call, Reply};
 
 use super::sys;
 use crate::host::HostError;

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use plimsoll_posix::{Call, Dest, ReceiveVia, Reply};
+use crate::posix::{Call, Dest, ReceiveVia, Reply};
 use plimsoll_tcp::Duration;
 
 use super::{KernelHost, refuse_unless, source};

@@ -1,6 +1,6 @@
 //! Arguments of calls: from what the script writes to numbers and bytes.
 
-use plimsoll_posix::{Dest, Source};
+use crate::posix::{Dest, Source};
 
 use crate::failure::Failure;
 use crate::lang::ast::{Expr, Span, Spanned};

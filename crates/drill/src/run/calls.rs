@@ -1,6 +1,6 @@
 //! Making calls, and looking at what they return.
 
-use plimsoll_posix::{Call, Dest, Errno, Out, Reply, Source};
+use crate::posix::{Call, Dest, Errno, Out, Reply, Source};
 
 use super::arguments::integer32;
 use super::flow::{Flow, State};

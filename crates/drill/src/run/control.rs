@@ -1,6 +1,6 @@
 //! Ancillary messages: what a script expects, and comparing it with what came.
 
-use plimsoll_posix::ControlMessage;
+use crate::posix::ControlMessage;
 
 use super::arguments::{integer, integer32};
 use crate::failure::Failure;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use plimsoll_posix::{
+use crate::posix::{
     Call, ControlMessage, EpollEvent, PollFd, ReceiveVia, SendVia, Source, SpliceEnd,
 };
 
@@ -228,7 +228,7 @@ impl Runner<'_> {
         args.count(count, count)?;
         let fd = self.fd(args, 0)?;
         let buffers = if via == ReceiveVia::Readv {
-            args.iovecs(1)?.into_iter().map(plimsoll_posix::Dest::Room).collect()
+            args.iovecs(1)?.into_iter().map(crate::posix::Dest::Room).collect()
         } else {
             vec![args.dest(1)?]
         };
@@ -241,7 +241,7 @@ impl Runner<'_> {
         let fd = self.fd(args, 0)?;
         let message = message(args, 1)?;
         let iov = arguments::iovecs(&message.iov, message.iov_count.node, &message.iov_count.span)?;
-        let buffers = iov.into_iter().map(plimsoll_posix::Dest::Room).collect();
+        let buffers = iov.into_iter().map(crate::posix::Dest::Room).collect();
         let control: Result<Vec<_>, Failure> =
             message.control.iter().map(control::expected).collect();
         let control = control?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_posix::{Call, Reply};
+use crate::posix::{Call, Reply};
 use plimsoll_tcp::Instant;
 
 use super::*;

@@ -5,11 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::ptr;
 
-use libc::{c_int, c_void, socklen_t};
-use plimsoll_posix::{
+use crate::posix::{
     Call, ControlMessage, Dest, EpollEvent, Errno, Out, PollFd, ReceiveVia, Reply, SendVia, Source,
     SpliceEnd,
 };
+use libc::{c_int, c_void, socklen_t};
 
 use crate::raw;
 
