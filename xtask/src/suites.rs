@@ -86,7 +86,7 @@ pub(crate) const TEST: [Suite; 11] = [
         Session::unit,
         "unit, integration and documentation tests; replay of fuzz corpora",
     ),
-    suite("loom", 5, |s| s.loom("2"), "models of data that threads share, with two preemptions"),
+    suite("loom", 5, |s| s.loom("3"), "models of data that threads share, with three preemptions"),
     suite(
         "drill",
         5,

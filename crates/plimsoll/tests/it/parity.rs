@@ -149,6 +149,7 @@ mod of_tokio {
     macro_rules! calls_of_tokio {
         ($($net:ident)::+) => {{
             #[allow(deprecated, reason = "tokio's are, and are there all the same")]
+            #[allow(clippy::too_many_lines, reason = "one list of calls")]
             async fn calls() -> io::Result<Vec<String>> {
                 use $($net)::+ as net;
                 let mut answers = Vec::new();
