@@ -1,7 +1,7 @@
 //! `cargo xtask parity`: decisions of loss recovery and congestion control beside the kernel's.
 //!
-//! `crates/parity` makes the patterns, the runs and the comparison; `docs/results/decisions.json`
-//! has the figures of the last whole run, and `docs/results/decisions.md` says what they mean.
+//! `crates/parity` makes the patterns, the runs and the comparison. `cargo xtask figures bench
+//! decisions` publishes a whole run in `docs/results/decisions.md`.
 
 use std::path::Path;
 use std::process::Command;
