@@ -1,7 +1,7 @@
 //! `cargo xtask parity`: decisions of loss recovery and congestion control beside the kernel's.
 //!
-//! `crates/parity` makes the patterns, the runs and the comparison. `cargo xtask figures bench
-//! decisions` publishes a whole run in `docs/results/decisions.md`.
+//! The example `parity` of `crates/drill` makes the patterns, the runs and the comparison. `cargo
+//! xtask figures bench decisions` publishes a whole run in `docs/results/decisions.md`.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Error, Result, bail};
 
 use crate::packages;
-use crate::session::build_release;
+use crate::session::build_example;
 use crate::shell;
 use crate::tally::Tally;
 
@@ -46,8 +46,8 @@ pub(crate) fn step(root: &Path, tally: &mut Tally) -> Result<()> {
 }
 
 fn program(root: &Path) -> Result<Command> {
-    let mut program =
-        Command::new(build_release(root, &["plimsoll-parity"])?.join("plimsoll-parity"));
+    let folder = build_example(root, "plimsoll-drill", "parity")?;
+    let mut program = Command::new(folder.join("parity"));
     program.current_dir(root);
     Ok(program)
 }

@@ -176,6 +176,15 @@ pub(crate) fn build_release(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     Ok(cargo_target(root).join("release"))
 }
 
+/// Builds an example of a package as it is measured, and returns the folder of what was built.
+pub(crate) fn build_example(root: &Path, package: &str, example: &str) -> Result<PathBuf> {
+    let words = ["build", "--release", "-p", package, "--example", example];
+    if !shell::build(&mut cargo(root, &words))?.success() {
+        bail!("the example {example} of {package} does not build");
+    }
+    Ok(cargo_target(root).join("release/examples"))
+}
+
 /// The program, and that of the measurements.
 const MEASURED: [&str; 2] = ["plimsoll-cli", "plimsoll-interop"];
 

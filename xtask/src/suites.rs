@@ -434,6 +434,8 @@ impl Session {
     }
 
     fn parity(&mut self) -> Result<()> {
+        let mut tests = cargo(&self.root, &["test", "-p", "plimsoll-drill", "--examples"]);
+        self.counted("tests of the examples of drill", &mut tests)?;
         parity::step(&self.root, &mut self.tally)
     }
 }

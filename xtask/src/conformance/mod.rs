@@ -113,7 +113,7 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     let mut column = |title, verdicts| columns.push(Column { title, verdicts });
     column("own runner", own::run(&runner, &options.suite, &scripts, false)?);
     if let Some(tool) = &options.tool {
-        let library = build_release(root, &["plimsoll-drill-adapter"])?.join(original::LIBRARY);
+        let library = original::library(root)?;
         let on_stack = original::Target::Stack(library);
         let verdicts = original::run(tool, &options.suite, &scripts, &on_stack, of)?;
         column("original tool", verdicts);

@@ -13,15 +13,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::{Verdict, Verdicts, option_words, unsaid};
-use crate::session::build_release;
+use crate::session::build_example;
 use crate::shell;
 
 const USAGE: &str = "usage: cargo xtask drill-original --packetdrill PATH [OPTION...] FILE...
   PATH is the original tool, built. Options of the form --name=value are passed on to it; where
   neither they nor the script say so, addresses are those of documentation.";
 
-/// What the adapter's library is called.
-pub(super) const LIBRARY: &str = "libplimsoll_drill_adapter.so";
+/// Builds the library through which the tool drives this stack.
+pub(super) fn library(root: &Path) -> Result<PathBuf> {
+    let folder = build_example(root, "plimsoll-drill", "plimsoll_drill_adapter")?;
+    Ok(folder.join("libplimsoll_drill_adapter.so"))
+}
 
 /// A script that runs longer does not end.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -167,7 +170,7 @@ pub(crate) fn drill_original(root: &Path, words: &[String]) -> Result<()> {
     if files.is_empty() {
         bail!("{USAGE}");
     }
-    let target = Target::Stack(build_release(root, &["plimsoll-drill-adapter"])?.join(LIBRARY));
+    let target = Target::Stack(library(root)?);
     let mut failed = 0;
     for file in &files {
         let text =

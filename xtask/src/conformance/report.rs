@@ -30,10 +30,10 @@ by
 
 where DIR is the folder with the scripts and PATH the original tool, built. The *own runner* is
 `plimsoll drill`; the *original tool* drives the same stack through the library of
-`crates/drill-adapter`. Both run on a virtual clock and without root. A script passes if each of its
-steps does. Options are those of the suite's own driver for IPv4, except where a script gives its
-own. Columns about the kernel, made with `--kernel`, are one run on a Linux machine in real time:
-there the two need not agree on every script.
+`crates/drill/examples/adapter`. Both run on a virtual clock and without root. A script passes if
+each of its steps does. Options are those of the suite's own driver for IPv4, except where a script
+gives its own. Columns about the kernel, made with `--kernel`, are one run on a Linux machine in
+real time: there the two need not agree on every script.
 
 ";
 
