@@ -2,8 +2,8 @@
 //!
 //! `plimsoll-interop [FILTER...]` runs the tests, `plimsoll-interop bench kernel` the comparison
 //! of `docs/results/kernel.md`, `plimsoll-interop h2` a server of HTTP/2 under h2spec. The other
-//! commands are parts of these: `one` runs one test, `peer` is a program on the kernel's sockets,
-//! `client` one on Plimsoll's, and `link` a path between two TUN devices.
+//! commands are parts of these: `one` runs one test, `peer` is a program on the kernel's sockets
+//! and `client` one on Plimsoll's.
 
 mod bench;
 mod cases;
@@ -12,7 +12,6 @@ mod datagrams;
 mod dns;
 mod h2;
 mod harness;
-mod link;
 mod peer;
 mod talk;
 
@@ -42,7 +41,6 @@ fn dispatch(args: &[String]) -> Result<bool> {
         }
         Some("peer") => peer::run(&args[1..]).map(|()| true),
         Some("client") => client::run(&args[1..]).map(|()| true),
-        Some("link") => link::run(&args[1..]).map(|()| true),
         Some("h2") => h2::run(&args[1..]),
         Some("bench") => bench::run(&args[1..]).map(|()| true),
         Some("--list") => {

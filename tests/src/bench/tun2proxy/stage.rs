@@ -2,8 +2,8 @@
 //!
 //! The far side has a SOCKS5 server and, behind it, what clients ask for. tun2proxy's host and the
 //! far side are joined by a veth pair. On a clean path the clients run on tun2proxy's own host, as
-//! a user's programs do. Else they are in a third namespace, behind `plimsoll-interop link`, which
-//! delays and loses; the host then forwards their packets to tun2proxy's TUN device.
+//! a user's programs do. Else they are in a third namespace, behind `plimsoll link`, which delays
+//! and loses; the host then forwards their packets to tun2proxy's TUN device.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::harness::netns::Namespace;
 use crate::harness::process::Process;
-use crate::harness::world::START;
+use crate::harness::world::{START, plimsoll_program};
 
 /// The far side of the veth pair, where the SOCKS5 server listens, and the near one.
 const PROXY: &str = "198.51.100.2";
@@ -170,12 +170,13 @@ fn distant(host: &Namespace, line: Line, seed: u64) -> Result<(Namespace, Proces
     }
     client.ip(&format!("route add {TARGETS} via {ROUTER}"))?;
     host.sysctl("net/ipv4/ip_forward", "1")?;
-    let mut command = this_program(&client)?;
-    let one_way = (f64::from(line.round_trip) / 2.0).to_string();
-    let share = (f64::from(line.loss) / 100.0).to_string();
-    command.args(["link", "near", host.name(), "path", &one_way, &share, &seed.to_string()]);
-    let mut link = Process::spawn("link", &mut command)?;
-    link.wait_line(START, |line| line == "ready")?;
+    let mut command = Command::new(plimsoll_program()?);
+    let place = |device, ns: &Namespace| format!("tun:{device}@{}", ns.name());
+    command.args(["link", "--left", &place("near", &client), "--right", &place("path", host)]);
+    let (one_way, loss) = (f64::from(line.round_trip) / 2.0, line.loss);
+    command.args(["--link", &format!("delay={one_way}ms,loss={loss}%"), "--check", "0"]);
+    let mut link = Process::spawn("plimsoll link", command.args(["--seed", &seed.to_string()]))?;
+    link.wait_line(START, |line| line.starts_with("carrying between"))?;
     Ok((client, link))
 }
 
