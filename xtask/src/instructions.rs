@@ -52,12 +52,12 @@ const BUILD_VARIABLES: [&str; 4] =
 const ARCHITECTURE: &str = "x86_64";
 
 /// A kind of work of `counted`.
-pub(crate) struct HotPath {
-    pub(crate) work: &'static str,
+struct HotPath {
+    work: &'static str,
     /// How often it is done.
-    pub(crate) rounds: usize,
+    rounds: usize,
     /// What one unit of it is.
-    pub(crate) unit: &'static str,
+    unit: &'static str,
 }
 
 const fn path(work: &'static str, rounds: usize, unit: &'static str) -> HotPath {
@@ -65,7 +65,7 @@ const fn path(work: &'static str, rounds: usize, unit: &'static str) -> HotPath 
 }
 
 /// The hot paths.
-pub(crate) const PATHS: [HotPath; 16] = [
+const PATHS: [HotPath; 16] = [
     path("idle", 1000, "a poll with nothing to do"),
     path("header", 1000, "headers of a full segment parsed, both checksums verified"),
     path("packet", 200, "a poll that finds one full segment; every other is acknowledged"),

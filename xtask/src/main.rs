@@ -11,7 +11,6 @@ mod conformance;
 mod docs;
 mod drills;
 mod figures;
-mod frames;
 mod fuzz;
 mod instructions;
 mod miri;
@@ -19,7 +18,6 @@ mod mutants;
 mod outside;
 mod packages;
 mod parity;
-mod profile;
 mod session;
 mod shell;
 mod suites;
@@ -75,17 +73,10 @@ commands:
                                   a program, or two, under attacks; needs root
   bench senders [--nsperf] [--congestion NAME] [--beside NAME|--kernel-beside NAME] [--receive]
                                   our sender and Linux's through one bottleneck; needs root
-  bench sacked [--at COMMIT]...   ACKs with SACK by segments in flight
-  bench atomics [--at COMMIT]...  atomic operations for a poll, a packet, a response; valgrind
-  bench flood [--at COMMIT]...    a flood of SYNs on a link in memory
-  bench idle [--at COMMIT]...     where the memory of idle connections goes
-  bench million [--quick]         what a packet costs as connections become a million; valgrind
+  bench million [--quick]         what a packet costs as connections become a million
   instructions [--update --why TEXT] [PATH]...
                                   instructions of hot paths beside the committed counts; or write
                                   these, with the reason; valgrind
-  profile ROW... [--seconds S] [--json FILE]
-                                  nanoseconds for each packet by layer, of a row of bench kernel, as
-                                  root and with perf; or instructions of a hot path; valgrind
   drill --update                  write the list of the scripts in tests/drill that pass
   parity [--patterns N] [--seed S] [--jobs J] [--only ID] [--json FILE]...
   parity --response [--times N]
@@ -126,7 +117,6 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("figures") => figures::run(&root()?, rest),
         Some("instructions") => instructions::run(&root()?, rest),
         Some("bench") => bench::run(&root()?, rest),
-        Some("profile") => profile::run(&root()?, rest),
         Some("drill") => drills::command(&root()?, rest),
         Some("parity") => parity::command(&root()?, rest),
         Some("conformance") => conformance::run(&root()?, rest),

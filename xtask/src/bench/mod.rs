@@ -1,17 +1,10 @@
 //! `cargo xtask bench`: measurements, each a program of its own.
 //!
 //! Those that need the host kernel are commands of `plimsoll-interop`. Those that only need the
-//! library are programs of the package `bench`, which keep to the public interface, so that they
-//! can be built with an older version of the stack (see `at.rs`) and compared.
+//! library are programs of the package `bench`.
 
-mod at;
-mod atomics;
-mod callgrind;
-mod flood;
-pub(crate) mod idle;
-pub(crate) mod million;
+mod million;
 pub(crate) mod peers;
-mod sacked;
 pub(crate) mod tun2proxy;
 
 use std::path::Path;
@@ -33,11 +26,7 @@ const USAGE: &str = "usage: cargo xtask bench WHAT
           [--more N] [--seconds S] [--only PATH]... [--json FILE]
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
   attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
-  atomics [--at COMMIT]... [--rounds N] [--places] [--json FILE]
-  flood [--at COMMIT]... [--rate N] [--seconds S] [--json FILE]
-  sacked [--at COMMIT]... [--rounds N] [--json FILE]
-  idle [--at COMMIT]... [--connections N] [--json FILE]
-  million [--quick] [--counts N,N,...] [--no-misses] [--json FILE]";
+  million [--quick] [--counts N,N,...] [--json FILE]";
 
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
@@ -49,11 +38,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         Some("web") => session::bench_web(root, args),
         Some("tun2proxy") => tun2proxy::run(root, args),
         Some("udp") => session::bench_udp(root, args),
-        Some("atomics") => atomics::run(root, &args[1..]),
-        Some("flood") => flood::run(root, &args[1..]),
-        Some("idle") => idle::run(root, &args[1..]),
         Some("million") => million::run(root, &args[1..]),
-        Some("sacked") => sacked::run(root, &args[1..]),
         _ => bail!("{USAGE}"),
     }
 }

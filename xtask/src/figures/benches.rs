@@ -51,7 +51,7 @@ pub(super) const BENCHES: [Bench; 13] = [
     bench("peers", bench::peers::run, ONCE, &[PEERS, FORWARDERS]),
     bench("latency", session::bench, ONCE, &[LATENCY]),
     bench("stalls", session::bench, ONCE, &[STALLS]),
-    Bench { needs_root: false, ..bench("million", bench::run, &[&["--no-misses"]], &[MILLION]) },
+    Bench { needs_root: false, ..bench("million", bench::run, ONCE, &[MILLION]) },
     bench("udp", session::bench_udp, ONCE, &[UDP]),
     bench("attacks", attacks, ONCE, &[ATTACKS]),
     bench("tun2proxy", bench::tun2proxy::run, ONCE, &[TUN2PROXY]),

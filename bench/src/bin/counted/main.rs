@@ -2,13 +2,11 @@
 //!
 //! Two stacks stand in one thread, joined by a link in memory. Everything that the measured stack
 //! does for one kind of work is called through [`counted`]; what the other stack does, and what
-//! prepares a round, is not. `cargo xtask bench atomics`, `cargo xtask instructions` and
-//! `cargo xtask profile` run this under callgrind, which collects only inside that function. It
-//! prints how many units of work were counted.
+//! prepares a round, is not. `cargo xtask instructions` runs this under callgrind, which collects
+//! only inside that function. It prints how many units of work were counted.
 //!
 //! The clock is virtual, and what is random has a seed, so that a run does the same as the one
-//! before. It does not measure time. It uses the public interface only, so that it can be built
-//! with older versions of the stack: with those that have `StackBuilder::clock` (from 16696ac8 on).
+//! before. It does not measure time.
 
 mod connections;
 mod pair;

@@ -8,15 +8,10 @@
 //! neighbours does. Measured is one poll that finds the request, with the read and the write of the
 //! answer, by the clock: nothing of the socket between the processes is in it. Neither process
 //! sleeps meanwhile, so that the caches hold what they can.
-//!
-//! `--callgrind COUNT` opens COUNT connections and has callgrind look from there on only, at the
-//! function [`counted`]: it is to be run under `valgrind --instr-atstart=no`. It prints how many
-//! requests there were.
 
 mod counts;
 mod link;
 mod peers;
-mod valgrind;
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -32,9 +27,6 @@ use self::link::{Command, Link, device};
 const REQUESTS: u64 = 20_000;
 const SECTIONS: usize = 5;
 
-/// The same under callgrind, which is slow.
-const REQUESTS_COUNTED: u64 = 2000;
-
 /// Longer than the times after which an idle connection and then an idle pool give memory back.
 const RESTING_TIME: Duration = Duration::from_millis(2500);
 
@@ -45,13 +37,6 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {
         [word] if word == "--peers" => peers::run(),
-        [word, count] if word == "--callgrind" => {
-            let count = number(count)?;
-            let mut server = Server::new(count)?;
-            server.grow(count)?;
-            println!("{}", server.counted_requests()?);
-            server.end()
-        }
         counts => {
             let counts: Vec<usize> = counts.iter().map(number).collect::<Result<_>>()?;
             ensure!(counts.is_sorted() && counts.first() > Some(&0), "COUNTs grow from 1");
@@ -66,15 +51,6 @@ fn main() -> Result<()> {
 
 fn number(word: &String) -> Result<usize> {
     word.parse().with_context(|| format!("{word} is no number of connections"))
-}
-
-/// What is measured, by the clock or by a profiler.
-#[inline(never)]
-fn counted<R>(work: impl FnOnce() -> R) -> R {
-    // Something after the call keeps it from becoming a jump, which the profiler would not see end.
-    let result = work();
-    std::hint::black_box(&result);
-    result
 }
 
 /// The stack that is measured.
@@ -167,10 +143,10 @@ impl Server {
         let memory = self.stack.core().connection_memory().bytes;
         let active = active(count);
         // Every connection that is active has been so before.
-        self.requests(active.max(1000), count, false)?;
+        self.requests(active.max(1000), count)?;
         let mut nanos = Vec::new();
         for _ in 0..SECTIONS {
-            let spent = self.requests(REQUESTS.max(active), count, false)?;
+            let spent = self.requests(REQUESTS.max(active), count)?;
             nanos.push(spent.as_nanos() as f64 / REQUESTS.max(active) as f64);
         }
         nanos.sort_by(f64::total_cmp);
@@ -185,7 +161,7 @@ impl Server {
     }
 
     /// Has the peers send requests, and answers them. Returns what the polls took that found them.
-    fn requests(&mut self, requests: u64, count: usize, collects: bool) -> Result<Duration> {
+    fn requests(&mut self, requests: u64, count: usize) -> Result<Duration> {
         self.link.command(Command::Ask { requests, count: count as u64 })?;
         let mut spent = Duration::ZERO;
         let mut last = Instant::now();
@@ -198,7 +174,7 @@ impl Server {
                 };
                 let index = self.by_ports[usize::from(ports.1 - PORT) << 16 | usize::from(ports.0)];
                 self.link.give(packet)?;
-                if let Some(took) = self.answer(index as usize, collects)? {
+                if let Some(took) = self.answer(index as usize)? {
                     spent += took;
                     last = Instant::now();
                 }
@@ -213,39 +189,20 @@ impl Server {
 
     /// Works on one packet with a request. Returns how long it took, or nothing if the request had
     /// come before: where everything is slow, peers send again.
-    fn answer(&self, index: usize, collects: bool) -> Result<Option<Duration>> {
+    fn answer(&self, index: usize) -> Result<Option<Duration>> {
         let mut stream = self.streams.get(index).context("a packet of a known connection")?;
         let mut body = [0; BODY];
         let mut answered = Err(ErrorKind::WouldBlock.into());
-        let mut work = || {
-            self.stack.poll_with(|| {
-                answered = stream.read_exact(&mut body).and_then(|()| stream.write_all(&body));
-            })
-        };
         let start = Instant::now();
-        if collects {
-            counted(work);
-        } else {
-            work();
-        }
+        self.stack.poll_with(|| {
+            answered = stream.read_exact(&mut body).and_then(|()| stream.write_all(&body));
+        });
         let took = start.elapsed();
         match answered {
             Ok(()) => Ok(Some(took)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error).context("answering in the turn of a poll"),
         }
-    }
-
-    /// The same with callgrind looking. The simulated caches are filled first.
-    fn counted_requests(&mut self) -> Result<u64> {
-        self.rest()?;
-        let count = self.streams.len();
-        self.requests(active(count), count, false)?;
-        valgrind::look();
-        self.requests(active(count).max(100), count, false)?;
-        let requests = REQUESTS_COUNTED.max(active(count));
-        self.requests(requests, count, true)?;
-        Ok(requests)
     }
 
     /// Ends both processes, without closing one connection after the other.
