@@ -37,7 +37,7 @@ pub(crate) struct LabArgs {
     #[arg(short = 'l', long, value_name = "SECONDS", requires = "full",
           value_parser = units::run_time)]
     pub length: Option<Duration>,
-    /// Also run against the host's kernel over TUN, and its own TCP over veth beside ours; needs
+    /// Also run against the host's kernel over TUN, and its own TCP over veth for comparison; needs
     /// root
     #[arg(long, requires = "full")]
     pub kernel: bool,

@@ -19,7 +19,7 @@ use std::net::Shutdown;
 use std::task::{Context, Poll};
 
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, Slice};
-use plimsoll_stack::TurnCell;
+use plimsoll_stack::LoanCell;
 
 use crate::stream::TcpStream;
 use crate::turns;
@@ -126,7 +126,7 @@ impl AsStream for TcpStream {
 pub struct BufferedStream<S: Buffers = TcpStream> {
     /// There until it is taken out.
     stream: Option<S>,
-    buffer: TurnCell<Option<Buffer>>,
+    buffer: LoanCell<Option<Buffer>>,
     /// Of a chunk.
     capacity: usize,
 }
@@ -143,7 +143,7 @@ impl TcpStream {
 impl<S: Buffers> BufferedStream<S> {
     pub(crate) fn new(stream: S, bytes: usize) -> BufferedStream<S> {
         let capacity = CLASS_SIZES.into_iter().find(|&size| size >= bytes).unwrap_or(MAX_CHUNK);
-        BufferedStream { stream: Some(stream), buffer: TurnCell::new(None), capacity }
+        BufferedStream { stream: Some(stream), buffer: LoanCell::new(None), capacity }
     }
 
     /// The stream. What is written to it goes before what is aside.

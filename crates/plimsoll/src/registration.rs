@@ -51,7 +51,7 @@ enum Source<'a> {
 impl<'a> Registration<'a> {
     fn new(source: Source<'a>) -> Registration<'a> {
         let key = match source {
-            Source::Exceptional(_) => WaitKey::of_no_reader(),
+            Source::Exceptional(_) => WaitKey::for_notification(),
             Source::Stream(..)
             | Source::Listener(_)
             | Source::Datagrams(..)

@@ -1,12 +1,12 @@
 //! What the loops of a thread hand over at the end of their turns: what was put aside in buffers.
 //!
-//! A buffer that is filled is lent to the thread that fills it ([`TurnCell`]). Whoever polls stacks
+//! A buffer that is filled is lent to the thread that fills it ([`LoanCell`]). Whoever polls stacks
 //! there, or is about to sleep, hands over what all such buffers hold. A thread that never polls
 //! keeps a list for nothing; it is not longer than twice what is lent.
 
 use std::cell::RefCell;
 
-use plimsoll_stack::{Lent, TurnCell};
+use plimsoll_stack::{Loan, LoanCell};
 
 use crate::buffered::Buffer;
 use crate::stream::{TcpStream, WeakStream};
@@ -20,7 +20,7 @@ const FEW: usize = 16;
 
 /// Buffers that are handed over when the turn ends, in the order in which they began.
 struct Loans {
-    list: Vec<(WeakStream, Lent<Option<Buffer>>)>,
+    list: Vec<(WeakStream, Loan<Option<Buffer>>)>,
     /// When the list is as long, those that have ended are taken out.
     most: usize,
 }
@@ -30,9 +30,9 @@ impl Loans {
         Loans { list: Vec::new(), most: FEW }
     }
 
-    fn add(&mut self, stream: WeakStream, lent: Lent<Option<Buffer>>) {
+    fn add(&mut self, stream: WeakStream, lent: Loan<Option<Buffer>>) {
         if self.list.len() >= self.most {
-            self.list.retain(|(stream, lent)| lent.stands() && stream.is_open());
+            self.list.retain(|(stream, lent)| lent.is_active() && stream.is_open());
             self.most = FEW.max(2 * self.list.len());
         }
         self.list.push((stream, lent));
@@ -40,7 +40,7 @@ impl Loans {
 }
 
 /// Lends a buffer that holds something to this thread.
-pub(crate) fn lend(stream: &TcpStream, buffer: &mut TurnCell<Option<Buffer>>) {
+pub(crate) fn lend(stream: &TcpStream, buffer: &mut LoanCell<Option<Buffer>>) {
     // A thread that ends polls no more.
     let _ = LOANS.try_with(|loans| {
         if let Some(lent) = buffer.lend() {

@@ -1,7 +1,7 @@
 //! Runs scenarios that are drawn from seeds, and prints what did not hold as soon as it is known:
 //! `cargo run --example swarm -- 0 100`.
 
-use plimsoll_sim::sometimes::Reached;
+use plimsoll_sim::coverage::Reached;
 use plimsoll_sim::{RunConfig, draw, run};
 
 fn main() {

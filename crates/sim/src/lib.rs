@@ -17,7 +17,7 @@
 //! What the links do to packets is recorded by what the packets are ([`fault::PacketId`]), so that
 //! a run that failed can be run again with the list alone, and [shrunk](shrink()) to the few faults
 //! that matter. A [swarm](swarm()) runs many scenarios and says which
-//! [rare branches](sometimes::Reached) it has reached. A [batch] measures a scenario over a grid of
+//! [rare branches](coverage::Reached) it has reached. A [batch] measures a scenario over a grid of
 //! rates, delays, losses, buffers and controllers. [Programs](program) of users run on the hosts of
 //! a scenario, too.
 //!
@@ -31,6 +31,7 @@
 
 mod app;
 pub mod batch;
+pub mod coverage;
 pub mod draw;
 pub mod fault;
 pub mod journal;
@@ -41,7 +42,6 @@ mod rng;
 pub mod scenario;
 mod sender;
 pub mod shrink;
-pub mod sometimes;
 mod stream;
 pub mod swarm;
 pub mod units;

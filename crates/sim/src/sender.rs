@@ -24,7 +24,7 @@ const PRR_SLACK: u64 = 4;
 
 /// What the surroundings of a connection do to the packets, as far as it matters here.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct PathConditions {
     /// Its ACKs leave in time: nothing below it is slow or paces, its process runs all the time,
     /// and it does not delay them for longer than by default.
     pub(crate) prompt: bool,
@@ -41,9 +41,9 @@ pub(crate) struct Surroundings {
 }
 
 #[cfg(test)]
-impl Surroundings {
+impl PathConditions {
     /// Those in which every rule holds.
-    pub(crate) const PLAIN: Surroundings = Surroundings {
+    pub(crate) const PLAIN: PathConditions = PathConditions {
         prompt: true,
         shrinks: false,
         backs_off: true,
@@ -55,7 +55,7 @@ impl Surroundings {
 
 impl Scenario {
     /// What is around the connections of a host.
-    pub(crate) fn surroundings(&self, host: usize) -> Surroundings {
+    pub(crate) fn surroundings(&self, host: usize) -> PathConditions {
         let this = &self.host[host];
         let happens = |event: &Event| match &event.what {
             Happening::Stall { host, .. }
@@ -71,7 +71,7 @@ impl Scenario {
         let own = |part: &str| this.sysctl.keys().any(|name| name.contains(part));
         let paces = setting("net.core.default_qdisc").is_some_and(|kind| kind.starts_with("fq"));
         let runs = this.ring == 0 && !self.event.iter().any(happens);
-        Surroundings {
+        PathConditions {
             prompt: runs && !paces && !own("tcp_delack"),
             shrinks: setting("net.ipv4.tcp_shrink_window").is_some_and(|value| value != "0"),
             backs_off: !own("tcp_rto_max"),
@@ -146,7 +146,7 @@ fn delivered(now: &Info, since: u32) -> u32 {
 
 impl Sender {
     /// Compares with what was seen before.
-    pub(crate) fn check(&mut self, now: &Info, around: Surroundings) -> Result<(), Wrong> {
+    pub(crate) fn check(&mut self, now: &Info, around: PathConditions) -> Result<(), Wrong> {
         check_hold(now)?;
         let Some(last) = self.last.replace(now.clone()) else { return Ok(()) };
         if now.congestion == CongestionAlgorithm::Bbr || last.congestion != now.congestion {
@@ -260,7 +260,7 @@ impl Sender {
     }
 
     /// A timeout comes after a probe (RFC 8985, section 7.2).
-    fn check_probe(&self, last: &Info, now: &Info, around: Surroundings) -> Result<(), Wrong> {
+    fn check_probe(&self, last: &Info, now: &Info, around: PathConditions) -> Result<(), Wrong> {
         let timed_out = now.retransmits > last.retransmits && now.ca_state == LOSS;
         let none = last.total_retrans == 0 && self.probe.is_none();
         let expected = around.probes && around.prompt && now.sack && none;
@@ -300,7 +300,7 @@ impl Sender {
     /// When every copy was reported to be one too many, nothing was lost, and the reduction is
     /// taken back (RFC 3708). This is told only while every copy before was named as well: the
     /// report of an older one says nothing of this reduction.
-    fn check_undo(&mut self, now: &Info, around: Surroundings) -> Result<(), Wrong> {
+    fn check_undo(&mut self, now: &Info, around: PathConditions) -> Result<(), Wrong> {
         let Some(episode) = self.episode.filter(|_| now.ca_state == OPEN) else { return Ok(()) };
         let all_named = now.retrans == 0 && now.dsack_dups == now.total_retrans;
         // A timeout has signs of its own (F-RTO), and what it makes of DSACKs is not told here.
@@ -333,7 +333,7 @@ fn check_hold(now: &Info) -> Result<(), Wrong> {
 }
 
 /// A timeout that follows another doubles it (RFC 6298, section 5.5).
-fn check_backoff(last: &Info, now: &Info, around: Surroundings) -> Result<(), Wrong> {
+fn check_backoff(last: &Info, now: &Info, around: PathConditions) -> Result<(), Wrong> {
     let again = around.backs_off
         && now.retransmits > last.retransmits
         && now.segs_in == last.segs_in
@@ -379,7 +379,7 @@ mod tests {
         let mut sender = Sender::default();
         looks
             .iter()
-            .find_map(|info| sender.check(info, Surroundings::PLAIN).err().map(|(rule, _)| rule))
+            .find_map(|info| sender.check(info, PathConditions::PLAIN).err().map(|(rule, _)| rule))
     }
 
     #[test]

@@ -14,9 +14,9 @@ use std::thread;
 use portable_atomic::AtomicU64;
 
 use self::tally::Tally;
+use crate::coverage::Reached;
 use crate::draw::draw;
 use crate::scenario::Scenario;
-use crate::sometimes::Reached;
 use crate::world::{Outcome, RunConfig, Violation, run};
 
 pub use self::tally::{Branch, MAX_FAILURES, THOUSAND};

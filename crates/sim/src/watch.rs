@@ -12,7 +12,7 @@ use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::fault::{Segment, is_intact};
-use crate::sender::Surroundings;
+use crate::sender::PathConditions;
 use crate::stream::Stream;
 
 /// An ACK is delayed by less than half a second (RFC 9293, section 3.8.6.3); by this stack, as by
@@ -147,7 +147,7 @@ pub(crate) type Wrong = (&'static str, String);
 
 impl Watch {
     /// Watches one more flow between two hosts, the client first.
-    pub(crate) fn add(&mut self, up: u64, down: u64, around: [Surroundings; 2]) {
+    pub(crate) fn add(&mut self, up: u64, down: u64, around: [PathConditions; 2]) {
         let flow = self.broken.len();
         let [client, server] = around;
         for (to_server, total, sender, receiver) in
@@ -508,7 +508,7 @@ mod tests {
     /// A hundred bytes and a FIN have come from the client; the server acknowledges them with
     /// windows of a thousand bytes.
     fn server_says(prompt: bool, acks: &[u32]) -> Result<(), Wrong> {
-        let around = Surroundings { prompt, ..Surroundings::PLAIN };
+        let around = PathConditions { prompt, ..PathConditions::PLAIN };
         let mut watch = Watch::default();
         watch.add(100, 0, [around, around]);
         watch.sides[0].isn = Some(SeqNum(7));
@@ -535,7 +535,7 @@ mod tests {
     /// A watch of one flow, of which full queues dropped packets to the server at these seconds.
     fn dropped(flags: TcpFlags, seconds: &[u64]) -> Watch {
         let mut watch = Watch::default();
-        watch.add(100, 0, [Surroundings::PLAIN, Surroundings::PLAIN]);
+        watch.add(100, 0, [PathConditions::PLAIN, PathConditions::PLAIN]);
         for at in seconds {
             watch.dropped_full(Instant::from_millis(at * 1000), &segment(true, flags));
         }

@@ -150,4 +150,4 @@ pub use stack::udp::socket::UdpSocket;
 pub use stack::unhandled::{UnhandledHook, UnhandledReceiver};
 pub use stack::wait::{Prepared, QueueWaiter};
 pub use stack::{ConnectionMemory, Poll, Stack, StackConfig};
-pub use sync::turn_cell::{Lent, Taken, TurnCell};
+pub use sync::loan_cell::{Loan, LoanCell, LoanGuard};

@@ -5,7 +5,7 @@
 pub const MAX_SUPER_SEGMENT: usize = 65_535 - 120;
 
 /// The same where what lies below says that it takes longer packets by reference: what fits into
-/// one chunk of memory next to the largest headers.
+/// one chunk of memory in addition to the largest headers.
 pub const MAX_BIG_SUPER_SEGMENT: usize = plimsoll_buf::MAX_CHUNK - 120;
 
 /// Wire segments of one super-segment (Linux: `GSO_MAX_SEGS`).

@@ -50,7 +50,7 @@ pub enum SendKind {
 pub struct Causes(u8);
 
 impl Causes {
-    /// Nothing that the connection was notified.
+    /// Nothing that was reported to the connection.
     pub const NONE: Causes = Causes(0);
     /// A segment arrived, mostly with an acknowledgement.
     pub const ACK: Causes = Causes(1);

@@ -49,7 +49,7 @@ fn workload(report: &Report) -> String {
 
 fn origin(run: &RunInfo, reports: &[Report]) -> Markup {
     let RunInfo { command, version, pairs, seconds, warm_up_seconds, .. } = run;
-    let cpu = run.cpu.as_deref().unwrap_or("a processor that does not tell its name");
+    let cpu = run.cpu.as_deref().unwrap_or("an unknown processor");
     let seed = |report: &Report| {
         let seed = report.pinned.get("seed").filter(|seed| !seed.is_null())?;
         Some(format!("{}: {seed}", report.experiment))

@@ -57,7 +57,7 @@ pub(crate) fn missed(reports: &[Report]) -> Markup {
     let missing: Vec<&Report> = reports.iter().filter(missing).collect();
     html! {
         @if !missing.is_empty() {
-            h3 { "Missed beside the headlines" }
+            h3 { "Also missed" }
             ul.notes {
                 @for report in missing {
                     li {

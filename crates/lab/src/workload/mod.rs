@@ -215,10 +215,10 @@ pub(crate) fn remedy(error: &std::io::Error, flows: u32) -> String {
              net.ipv4.ip_local_port_range, as in '1024 65535', or ask for fewer flows"
         ),
         ErrorKind::ConnectionRefused => {
-            "; nobody listens on that port: start the service there first".into()
+            "; no server listens on that port: start the service there first".into()
         }
         ErrorKind::TimedOut => {
-            "; nothing answered: nobody is at that address, or everything is lost on the way".into()
+            "; nothing answered: no host has that address, or the path loses all packets".into()
         }
         ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => {
             "; the stack has no address from which it can reach that one".into()

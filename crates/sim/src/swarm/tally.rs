@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use super::{Failure, Report};
+use crate::coverage::Reached;
 use crate::rng::mix;
-use crate::sometimes::Reached;
 use crate::world::{Outcome, Violation};
 
 /// Failures that a report tells in full.

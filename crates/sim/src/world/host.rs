@@ -16,10 +16,10 @@ use plimsoll_tcp::{Duration, Info, Instant, Options};
 
 use super::Socket;
 use super::memory::Memory;
+use crate::coverage::Reached;
 use crate::program::HostClock;
 use crate::rng::Rng;
 use crate::scenario::{FIRST_PORT, Scenario, ScenarioError};
-use crate::sometimes::Reached;
 use crate::watch::Wrong;
 
 /// Packets that one poll works on, at most.

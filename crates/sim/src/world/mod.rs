@@ -28,13 +28,13 @@ use self::memory::Memory;
 use self::net::{Made, Net, Passage, Passed};
 use self::series::Sampler;
 use crate::app::{App, End, Place, ReadyList};
+use crate::coverage::Reached;
 use crate::fault::{Faults, Segment};
 use crate::journal::{Call, Journal, SocketOptions, What};
 use crate::program::{Executor, HostClock, Programs};
 use crate::rng::Rng;
 use crate::scenario::{Happening, Scenario, ScenarioError, Way};
-use crate::sender::{Sender, Surroundings};
-use crate::sometimes::Reached;
+use crate::sender::{PathConditions, Sender};
 use crate::watch::Watch;
 
 pub use self::outcome::{Direction, FlowOutcome, LinkOutcome, Outcome, RunConfig, Violation};
@@ -94,7 +94,7 @@ struct World<'a> {
     /// By application.
     senders: Vec<Sender>,
     /// By host.
-    around: Vec<Surroundings>,
+    around: Vec<PathConditions>,
 }
 
 /// Runs a scenario with the random numbers of `seed`. A panic inside is a violation, too.

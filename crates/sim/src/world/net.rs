@@ -11,12 +11,12 @@ use plimsoll_wire::ipv6::{self, Ipv6Repr};
 use plimsoll_wire::protocol;
 
 use super::outcome::LinkOutcome;
+use crate::coverage::Reached;
 use crate::fault::{Faults, Segment, is_intact};
 use crate::link::{Link, LinkConfig};
 use crate::middlebox::Boxes;
 use crate::rng::Rng;
 use crate::scenario::{Scenario, ScenarioError, Way};
-use crate::sometimes::Reached;
 
 /// Bytes of a packet that an error for IPv4 quotes, at most (RFC 1812, section 4.3.2.3).
 const QUOTE_V4: usize = 548;

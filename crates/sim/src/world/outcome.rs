@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use plimsoll_tcp::Duration;
 
 use super::series::Series;
+use crate::coverage::Reached;
 use crate::fault::Fault;
 use crate::journal::Entry;
 use crate::link::LinkStats;
 use crate::scenario::Way;
-use crate::sometimes::Reached;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -267,7 +267,7 @@ impl Drop for ChannelTx {
 
 struct ChannelRx {
     shared: Arc<Shared>,
-    /// The MTU that the stack has been notified.
+    /// The MTU that the stack was notified of.
     mtu: u16,
     stats: DeviceStats,
 }

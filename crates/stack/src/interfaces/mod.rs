@@ -8,11 +8,11 @@
 pub(crate) mod absent;
 pub(crate) mod interface;
 pub(crate) mod loopback;
+pub(crate) mod pending_replacement;
 pub(crate) mod published;
 pub(crate) mod route;
 pub(crate) mod rx_path;
 pub(crate) mod space;
-pub(crate) mod succession;
 pub(crate) mod tx_path;
 
 use std::net::IpAddr;

@@ -13,8 +13,8 @@ use plimsoll_buf::Pool;
 use plimsoll_tcp::Instant;
 
 use crate::device::{DeviceRx, DeviceStats, LinkEvent, WaitSource};
+use crate::interfaces::pending_replacement::PendingReplacement;
 use crate::interfaces::published::{Deadline, Figures};
-use crate::interfaces::succession::Succession;
 use crate::interfaces::tx_path::{Failure, call_device, drop_device};
 use crate::kick::Kick;
 use crate::packet::Packet;
@@ -24,7 +24,7 @@ use crate::sync::{Held, Token};
 pub(crate) struct RxPath {
     half: Token<Half>,
     /// What takes the place of `half`.
-    succession: Succession<Half>,
+    replacement: PendingReplacement<Half>,
     /// Arrivals come by a file descriptor: between two calls of the device nothing changes that it
     /// knows. Otherwise it is asked before the poller sleeps.
     by_descriptor: AtomicBool,
@@ -70,7 +70,7 @@ impl RxPath {
     ) -> RxPath {
         RxPath {
             half: Token::new(Half { device, epoch: 0 }),
-            succession: Succession::none(),
+            replacement: PendingReplacement::none(),
             by_descriptor: AtomicBool::new(wait.descriptor().is_some()),
             waiting,
             next: Deadline::none(),
@@ -102,7 +102,7 @@ impl RxPath {
         max: usize,
     ) -> Result<Option<Received>, Failure> {
         let Some(mut holding) = self.hold(kick) else { return Ok(None) };
-        if self.succession.is_waiting() {
+        if self.replacement.is_waiting() {
             holding.succeed();
         }
         let Some(Half { device, epoch }) = holding.held.as_deref_mut() else { return Ok(None) };
@@ -141,7 +141,7 @@ impl RxPath {
     /// When the poller has to look here. A holder of the token wakes the poller if it missed it.
     #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
-        if self.succession.is_waiting() {
+        if self.replacement.is_waiting() {
             return Some(Instant::ZERO);
         }
         if let Some(waiting) = &self.waiting {
@@ -184,7 +184,7 @@ impl RxPath {
         wait: &WaitSource,
         kick: &Kick,
     ) {
-        drop_device(self.succession.leave(Half { device, epoch }));
+        drop_device(self.replacement.leave(Half { device, epoch }));
         self.by_descriptor.store(wait.descriptor().is_some(), Ordering::Relaxed);
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
@@ -219,7 +219,7 @@ impl Holding<'_> {
     fn succeed(&mut self) {
         let path = self.path;
         let Some(half) = self.held.as_deref_mut() else { return };
-        let Some(successor) = path.succession.take() else { return };
+        let Some(successor) = path.replacement.take() else { return };
         let before = std::mem::replace(half, successor);
         path.next.set(None);
         if let Ok(stats) = call_device(half.epoch, || Ok(half.device.stats())) {

@@ -32,9 +32,9 @@ use std::sync::{Arc, Mutex};
 use plimsoll_tcp::Instant;
 
 use crate::device::{self, Caps, DeviceError, DeviceStats, DeviceTx, TxProgress, TxStatus};
+use crate::interfaces::pending_replacement::PendingReplacement;
 use crate::interfaces::published::{Deadline, Figures};
 use crate::interfaces::space::{SpaceWaiter, SpaceWaiters};
-use crate::interfaces::succession::Succession;
 use crate::kick::Kick;
 use crate::limits::DRAIN_PACKETS;
 use crate::offload::{checksum, gso};
@@ -129,7 +129,7 @@ pub(crate) struct TxPath {
     closed: AtomicBool,
     half: Token<Half>,
     /// What takes the place of the device in `half`.
-    succession: Succession<Successor>,
+    replacement: PendingReplacement<Successor>,
     /// The device did not accept the rest of `Half::staged`.
     busy: AtomicBool,
     /// `Half::staged` or `Half::raw` held packets when the token was released.
@@ -200,7 +200,7 @@ impl TxPath {
             departures: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             half: Token::new(half),
-            succession: Succession::none(),
+            replacement: PendingReplacement::none(),
             busy: AtomicBool::new(false),
             loaded: AtomicBool::new(false),
             next: Deadline::none(),
@@ -293,7 +293,7 @@ impl TxPath {
             || self.is_busy()
             || self.loaded.load(Ordering::Relaxed)
             || self.next.get().is_some_and(|at| at <= now)
-            || self.succession.is_waiting()
+            || self.replacement.is_waiting()
     }
 
     /// When the first packet that waits here may leave, if the device accepts packets and no thread
@@ -320,7 +320,7 @@ impl TxPath {
     }
 
     fn next_work(&self, kick: &Kick) -> Option<Instant> {
-        if self.succession.is_waiting() && !self.half.leave_to_holder() {
+        if self.replacement.is_waiting() && !self.half.leave_to_holder() {
             return Some(Instant::ZERO);
         }
         if self.is_busy() {
@@ -423,7 +423,7 @@ impl TxPath {
             self.closed.load(Ordering::Relaxed)
         };
         let successor = Successor { device, caps, epoch, after_failure };
-        drop_device(self.succession.leave(successor));
+        drop_device(self.replacement.leave(successor));
         let woken = {
             let mut queue = lock(&self.queue);
             self.closed.store(false, Ordering::Relaxed);
@@ -552,7 +552,7 @@ impl Holding<'_> {
     fn succeed(&mut self) {
         let path = self.path;
         let Some(half) = self.held.as_deref_mut() else { return };
-        let Some(successor) = path.succession.take() else { return };
+        let Some(successor) = path.replacement.take() else { return };
         let Successor { device, caps, epoch, after_failure } = successor;
         let before = std::mem::replace(&mut half.device, device);
         half.caps = caps;

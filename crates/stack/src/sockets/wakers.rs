@@ -56,7 +56,7 @@ impl WaitKey {
     }
 
     /// A new key, for a waiter that is notified of readable data but does not read it.
-    pub fn of_no_reader() -> WaitKey {
+    pub fn for_notification() -> WaitKey {
         WaitKey::of(Waiter::NoReader)
     }
 

@@ -98,7 +98,7 @@ pub struct StackConfig {
     pub more_queues: Vec<(usize, Device)>,
     /// How many threads poll; 0 counts as 1. The queues of a device are dealt out to them in turn.
     pub pollers: usize,
-    /// Routes next to those that the interfaces' prefixes imply.
+    /// Routes in addition to those that the interfaces' prefixes imply.
     pub routes: Vec<RouteConfig>,
     /// Settings that differ from the defaults, by Linux's name.
     pub sysctls: Vec<(String, String)>,

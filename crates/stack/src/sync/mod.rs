@@ -4,11 +4,11 @@
 //! small, says why its `unsafe` is right, and is held by loom models.
 #![allow(unsafe_code, reason = "this folder is where it belongs, audited as a whole")]
 
+pub(crate) mod loan_cell;
 mod parking;
 pub(crate) mod socket_lock;
 pub(crate) mod timed;
 mod token;
-pub(crate) mod turn_cell;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! Reassembly of IP fragments (RFC 791, RFC 8200 section 4.5).
 //!
 //! It is bounded in packets, memory and time, for all sources together and for each source. What
-//! counts is the memory that a fragment takes, with all that is kept next to its bytes: tiny
+//! counts is the memory that a fragment takes, with all that is kept in addition to its bytes: tiny
 //! fragments cost more than they carry. A source beyond its share loses its own oldest packet. When
 //! all shares together are too much, the source that holds the most loses its oldest: the most
 //! memory if memory is short, the most packets, among equals the oldest one, if there are too many
@@ -31,11 +31,11 @@ use crate::limits::{
 };
 use crate::sync::timed::Deadlines;
 
-/// Memory of a fragment next to its bytes: its place in a tree that is half full, and what the
-/// allocator adds.
+/// Memory of a fragment in addition to its bytes: its place in a tree that is half full, and what
+/// the allocator adds.
 const PART_OVERHEAD: usize = 2 * size_of::<(usize, Vec<u8>)>() + 32;
-/// Memory of a packet next to its fragments: its place and its source's in trees that are half
-/// full, and the first node of its own tree.
+/// Memory of a packet in addition to its fragments: its place and its source's in trees that are
+/// half full, and the first node of its own tree.
 const PACKET_OVERHEAD: usize = 2 * size_of::<(FragmentKey, Reassembly)>()
     + 2 * size_of::<(IpAddr, Share)>()
     + 11 * size_of::<(usize, Vec<u8>)>()
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn who_floods_displaces_nobody_else() {
+    fn flooding_source_evicts_only_its_own_fragments() {
         let mut reassembler = Reassembler::default();
         let mut put = |key, place, data: &[u8]| {
             reassembler.insert(Instant::ZERO, key, FACTS, place, (HEADERS, data))

@@ -50,7 +50,7 @@ impl Path {
         self.learnt().search = Some(search);
     }
 
-    /// Bytes that a packet has next to its payload.
+    /// Bytes that a packet has in addition to its payload.
     fn overhead(&self, option: u16) -> u16 {
         self.headers() + option
     }

@@ -48,7 +48,7 @@ impl RecvSide {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recv::alone::Alone;
+    use crate::recv::test_harness::Alone;
 
     #[test]
     fn a_full_buffer_is_readable_whatever_the_mark_says() {

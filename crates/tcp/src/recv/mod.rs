@@ -493,6 +493,6 @@ impl RecvSide {
 }
 
 #[cfg(test)]
-mod alone;
-#[cfg(test)]
 mod shared_tests;
+#[cfg(test)]
+mod test_harness;

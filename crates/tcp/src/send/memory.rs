@@ -10,14 +10,15 @@
 
 use crate::limits::MAX_BUFFER;
 
-/// What every packet has room for next to its payload: 256 bytes for headers and 320 for the page
-/// list. Kernels that are built for wireless networks have 320 for headers.
+/// What every packet has room for in addition to its payload: 256 bytes for headers and 320 for the
+/// page list. Kernels that are built for wireless networks have 320 for headers.
 const HEADER_ROOM: usize = 576;
 
 /// The record of a packet.
 const RECORD: usize = 256;
 
-/// What one unit costs next to its bytes. Linux before 6.3 took a whole kilobyte for the headers.
+/// What one unit costs in addition to its bytes. Linux before 6.3 took a whole kilobyte for the
+/// headers.
 pub(crate) const UNIT_OVERHEAD: usize = HEADER_ROOM + RECORD;
 
 /// The least that SO_SNDBUF can be: two small units.

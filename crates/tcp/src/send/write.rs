@@ -19,7 +19,7 @@ use crate::limits::{MAX_BUFFER, MAX_SUPER_SEGMENT};
 /// Parts of a zero-copy write that one unit takes (Linux: `MAX_SKB_FRAGS`).
 const MAX_PARTS: usize = 17;
 
-/// What a write asks for next to its bytes.
+/// What a write asks for in addition to its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
     /// MSG_MORE: a tail of less than a segment waits for what follows, but not for long.

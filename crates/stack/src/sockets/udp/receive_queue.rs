@@ -37,7 +37,7 @@ const LARGE: usize = 8;
 /// Datagrams of one train, at most.
 const MOST_OF_A_TRAIN: usize = 64;
 
-/// What an IP packet said next to its data, and where it came from.
+/// A datagram's IP header fields and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatagramInfo {

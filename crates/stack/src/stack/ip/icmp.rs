@@ -76,18 +76,18 @@ impl IcmpError {
 }
 
 /// What an error of the path says about a connection or a socket.
-pub(crate) enum Told {
+pub(crate) enum PathError {
     Error(ConnectionError),
-    /// The next hop's MTU; zero if the router does not tell.
+    /// The next hop's MTU; zero if the router does not report it.
     TooBig(u32),
 }
 
-/// Who has heard an error of the path.
+/// Whether an error of the path was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// A connection or a socket that may have sent what the error quotes.
-    Somebody,
-    Nobody,
+pub(crate) enum Delivery {
+    /// To a connection or a socket that may have sent the quoted packet.
+    Delivered,
+    NoMatch,
 }
 
 /// Why no socket accepts the ICMP message in `bytes`, which has a whole header.
@@ -121,14 +121,14 @@ impl Stack {
             }
         };
         let zone = self.zone_of_quote(arrived);
-        let heard = match message {
+        let delivery = match message {
             Icmpv4Repr::EchoRequest { .. } => {
                 work.count(IpCounter::IcmpInEchos);
                 return self.echo_request(work, state, packet, arrived);
             }
             Icmpv4Repr::EchoReply { .. } => {
                 work.count(IpCounter::IcmpInEchoReps);
-                Heard::Nobody
+                Delivery::NoMatch
             }
             Icmpv4Repr::Unreachable { code, next_hop_mtu, packet: quoted } => {
                 work.count(IpCounter::IcmpInDestUnreachs);
@@ -137,20 +137,20 @@ impl Stack {
             // A fragment was lost, which says nothing of the path (RFC 1122, section 4.2.3.9).
             Icmpv4Repr::TimeExceeded { code: icmpv4::CODE_REASSEMBLY_TIME, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
-                Heard::Nobody
+                Delivery::NoMatch
             }
             Icmpv4Repr::TimeExceeded { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
-                let report = Told::Error(ConnectionError::HostUnreachable);
+                let report = PathError::Error(ConnectionError::HostUnreachable);
                 self.path_report(work, state, (quoted, zone), report)
             }
             Icmpv4Repr::ParameterProblem { packet: quoted, .. } => {
                 work.count(IpCounter::IcmpInParmProbs);
-                let report = Told::Error(ConnectionError::ParameterProblem);
+                let report = PathError::Error(ConnectionError::ParameterProblem);
                 self.path_report(work, state, (quoted, zone), report)
             }
         };
-        if heard == Heard::Nobody {
+        if delivery == Delivery::NoMatch {
             self.unwanted(work, state, useless(&bytes), packet, arrived);
         }
     }
@@ -179,35 +179,35 @@ impl Stack {
             }
         };
         let zone = self.zone_of_quote(arrived);
-        let heard = match message {
+        let delivery = match message {
             Icmpv6Repr::EchoRequest { .. } => {
                 work.count(IpCounter::Icmp6InEchos);
                 return self.echo_request(work, state, packet, arrived);
             }
             Icmpv6Repr::EchoReply { .. } => {
                 work.count(IpCounter::Icmp6InEchoReplies);
-                Heard::Nobody
+                Delivery::NoMatch
             }
             Icmpv6Repr::Unreachable { code, packet: quoted } => {
                 work.count(IpCounter::Icmp6InDestUnreachs);
-                self.path_report(work, state, (quoted, zone), Told::Error(v6_error(code)))
+                self.path_report(work, state, (quoted, zone), PathError::Error(v6_error(code)))
             }
             Icmpv6Repr::PacketTooBig { mtu, packet: quoted } => {
                 work.count(IpCounter::Icmp6InPktTooBigs);
-                self.path_report(work, state, (quoted, zone), Told::TooBig(mtu))
+                self.path_report(work, state, (quoted, zone), PathError::TooBig(mtu))
             }
             Icmpv6Repr::TimeExceeded { packet: quoted, .. } => {
-                let report = Told::Error(ConnectionError::HostUnreachable);
+                let report = PathError::Error(ConnectionError::HostUnreachable);
                 self.path_report(work, state, (quoted, zone), report)
             }
             Icmpv6Repr::ParameterProblem { packet: quoted, .. } => {
-                let report = Told::Error(ConnectionError::ParameterProblem);
+                let report = PathError::Error(ConnectionError::ParameterProblem);
                 self.path_report(work, state, (quoted, zone), report)
             }
             // Neighbours are those of devices that carry frames.
-            Icmpv6Repr::Ndp(_) => Heard::Nobody,
+            Icmpv6Repr::Ndp(_) => Delivery::NoMatch,
         };
-        if heard == Heard::Nobody {
+        if delivery == Delivery::NoMatch {
             self.unwanted(work, state, useless(&bytes), packet, arrived);
         }
     }
@@ -298,10 +298,10 @@ impl Stack {
         work: &mut Work<'_>,
         state: &mut PollState,
         (packet, zone): (&[u8], u8),
-        told: Told,
-    ) -> Heard {
+        error: PathError,
+    ) -> Delivery {
         if let Some(quote) = UdpQuote::parse(packet, zone) {
-            return self.udp_path_report(work, &quote, &told);
+            return self.udp_path_report(work, &quote, &error);
         }
         let quote = Quote::parse(packet, zone);
         let found =
@@ -310,11 +310,11 @@ impl Stack {
             let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
             work.count(errors);
-            return Heard::Nobody;
+            return Delivery::NoMatch;
         };
-        let report = match told {
-            Told::Error(error) => PathReport::Error(quote, error),
-            Told::TooBig(mtu) => PathReport::TooBig(quote, mtu),
+        let report = match error {
+            PathError::Error(error) => PathReport::Error(quote, error),
+            PathError::TooBig(mtu) => PathReport::TooBig(quote, mtu),
         };
         work.contain(&endpoint, |work| {
             let Some(mut inner) = endpoint.try_own() else {
@@ -326,7 +326,7 @@ impl Stack {
                 state.touched.push(endpoint.clone());
             }
         });
-        Heard::Somebody
+        Delivery::Delivered
     }
 
     /// Remembers a path MTU that a router named, if it is not above what we knew. Returns whether
@@ -515,9 +515,9 @@ impl Work<'_> {
 
 /// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the
 /// numbers that Linux turns its codes into.
-fn v4_report(code: u8, next_hop_mtu: u16) -> Told {
-    Told::Error(match code {
-        icmpv4::CODE_FRAGMENTATION_NEEDED => return Told::TooBig(u32::from(next_hop_mtu)),
+fn v4_report(code: u8, next_hop_mtu: u16) -> PathError {
+    PathError::Error(match code {
+        icmpv4::CODE_FRAGMENTATION_NEEDED => return PathError::TooBig(u32::from(next_hop_mtu)),
         icmpv4::CODE_PORT_UNREACHABLE => ConnectionError::Refused,
         icmpv4::CODE_PROTOCOL_UNREACHABLE => ConnectionError::ProtocolUnreachable,
         5 => ConnectionError::SourceRouteFailed,

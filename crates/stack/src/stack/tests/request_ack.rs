@@ -36,7 +36,7 @@ fn acks(server_is: Server, sysctls: &[(&str, &str)]) -> u64 {
         }
         let waits = match server_is {
             Server::AwaitsReadiness => {
-                assert!(server.wait_exceptional(WaitKey::of_no_reader(), &waker).is_pending());
+                assert!(server.wait_exceptional(WaitKey::for_notification(), &waker).is_pending());
                 server.wait_readable(WaitKey::new(), &waker)
             }
             Server::SleepsAgain => server.wait_readable(WaitKey::of_thread(), &waker),

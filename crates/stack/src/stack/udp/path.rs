@@ -9,7 +9,7 @@ use crate::snmp::IpCounter;
 use crate::sockets::quote::UdpQuote;
 use crate::sockets::udp::UdpKind;
 use crate::stack::Stack;
-use crate::stack::ip::icmp::{Heard, Told};
+use crate::stack::ip::icmp::{Delivery, PathError};
 use crate::stack::work::Work;
 use crate::tables::udp::Found;
 
@@ -24,8 +24,8 @@ impl Stack {
         &self,
         work: &mut Work<'_>,
         quote: &UdpQuote,
-        told: &Told,
-    ) -> Heard {
+        error: &PathError,
+    ) -> Delivery {
         let key = quote.key();
         let routes = self.interfaces.routes();
         let ours = !routes.takes_any_address() || routes.is_ours(key.local);
@@ -38,11 +38,11 @@ impl Stack {
             let v4 = key.remote.is_ipv4();
             let errors = if v4 { IpCounter::IcmpInErrors } else { IpCounter::Icmp6InErrors };
             work.count(errors);
-            return Heard::Nobody;
+            return Delivery::NoMatch;
         };
         let connected = endpoint.is_connected_to(remote);
-        match told {
-            Told::TooBig(mtu) => {
+        match error {
+            PathError::TooBig(mtu) => {
                 let told = work.told_mtu(key.remote, *mtu);
                 let believed = self.learn_mtu(work, key.remote, told);
                 let discovery = endpoint.options().path_mtu_discovery;
@@ -50,16 +50,16 @@ impl Stack {
                     endpoint.fail(SocketError::MessageTooLong, work.wakers());
                 }
             }
-            Told::Error(error) if connected && says_unwanted(*error) => {
+            PathError::Error(error) if connected && says_unwanted(*error) => {
                 endpoint.fail(SocketError::Connection(*error), work.wakers());
             }
             // Such a socket keeps nothing of whom it has sent to, so nobody is told.
-            Told::Error(_) if matches!(endpoint.kind, UdpKind::AnyAddress) => {
-                return Heard::Nobody;
+            PathError::Error(_) if matches!(endpoint.kind, UdpKind::AnyAddress) => {
+                return Delivery::NoMatch;
             }
-            Told::Error(_) => {}
+            PathError::Error(_) => {}
         }
-        Heard::Somebody
+        Delivery::Delivered
     }
 }
 

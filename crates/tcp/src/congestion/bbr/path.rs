@@ -2,7 +2,7 @@
 
 use crate::time::Duration;
 
-/// What every segment costs on the link next to its data, in bytes.
+/// What every segment costs on the link in addition to its data, in bytes.
 pub(crate) const OVERHEAD: u64 = 40;
 
 /// The path.

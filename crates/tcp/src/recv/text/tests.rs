@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::recv::AckDecision;
-use crate::recv::alone::Alone;
+use crate::recv::test_harness::Alone;
 use crate::segment::MemoryRoom;
 
 const TAKEN: TextEffects = TextEffects { taken: true, readable: false, fin: false };

@@ -6,7 +6,7 @@ use crate::config::SetOption;
 use crate::counters::Counters;
 use crate::ecn::EcnState;
 use crate::handshake::fast_open_server::FastOpenAnswer;
-use crate::recv::alone::Alone;
+use crate::recv::test_harness::Alone;
 use crate::route::RouteMetrics;
 use crate::segment::{Below, MemoryRoom};
 use crate::testing::{IRS, Setup, Trace, show};

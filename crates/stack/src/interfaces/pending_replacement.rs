@@ -10,15 +10,15 @@ use crate::sync::lock;
 
 /// The successor, if there is one.
 #[derive(Debug)]
-pub(crate) struct Succession<T> {
+pub(crate) struct PendingReplacement<T> {
     successor: Mutex<Option<T>>,
     /// There is one. Written under the lock.
     waiting: AtomicBool,
 }
 
-impl<T> Succession<T> {
-    pub(crate) fn none() -> Succession<T> {
-        Succession { successor: Mutex::new(None), waiting: AtomicBool::new(false) }
+impl<T> PendingReplacement<T> {
+    pub(crate) fn none() -> PendingReplacement<T> {
+        PendingReplacement { successor: Mutex::new(None), waiting: AtomicBool::new(false) }
     }
 
     /// Leaves a successor. Returns the one that was to come before, to be dropped by the caller.
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     fn the_latest_successor_is_taken_once() {
-        let succession = Succession::none();
-        assert_eq!(succession.take(), None);
-        assert_eq!(succession.leave(1), None);
-        assert_eq!(succession.leave(2), Some(1));
-        assert!(succession.is_waiting());
-        assert_eq!(succession.take(), Some(2));
-        assert!(!succession.is_waiting());
-        assert_eq!(succession.take(), None);
+        let replacement = PendingReplacement::none();
+        assert_eq!(replacement.take(), None);
+        assert_eq!(replacement.leave(1), None);
+        assert_eq!(replacement.leave(2), Some(1));
+        assert!(replacement.is_waiting());
+        assert_eq!(replacement.take(), Some(2));
+        assert!(!replacement.is_waiting());
+        assert_eq!(replacement.take(), None);
     }
 }

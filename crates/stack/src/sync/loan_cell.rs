@@ -1,10 +1,10 @@
-//! What a handle works on without a lock, and the loop of one thread may take away.
+//! A value that its handle uses without a lock, and that one thread's loop may take away.
 //!
 //! # Theory of operation
 //!
-//! A [`TurnCell`] is a handle to a value; there is one for each value, and it may go from thread to
-//! thread. It can *lend* the value to the thread that it is on ([`TurnCell::lend`]). Then that
-//! thread may take the value away ([`Lent::take`]), when the code that uses the handle has come to
+//! A [`LoanCell`] is a handle to a value; there is one for each value, and it may go from thread to
+//! thread. It can *lend* the value to the thread that it is on ([`LoanCell::lend`]). Then that
+//! thread may take the value away ([`Loan::take`]), when the code that uses the handle has come to
 //! its end: a loop does so at the end of a turn, with what was put aside in the turn. The loan
 //! stays on the thread; the handle may leave it.
 //!
@@ -12,9 +12,9 @@
 //! used one after the other, so plain loads and stores of the word are enough, and using the value
 //! costs no locked instruction. A handle that finds its value lent to another thread ends the loan
 //! first, under a lock. Taking is done under that lock as well, and the taker holds it until what
-//! it has taken is where it belongs ([`Taken`]): so nothing that the handle does later overtakes
-//! it. On its own thread the handle does not wait for that: what runs there in the middle of it,
-//! such as a waker, comes behind what was taken.
+//! it has taken is where it belongs ([`LoanGuard`]): so nothing that the handle does later
+//! overtakes it. On its own thread the handle does not wait for that: what runs there in the middle
+//! of it, such as a waker, comes behind what was taken.
 //!
 //! While a handle uses the value, the word says so. A loan that is taken in the middle of that, on
 //! the same thread, finds nothing to take.
@@ -40,7 +40,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// With the interface of loom's.
+/// It has the interface of loom's type.
 #[cfg(not(all(loom, test)))]
 struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -56,11 +56,11 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// The value is the handle's alone.
+/// Only the handle may use the value.
 const HANDLE: usize = 0;
 /// The handle is using it.
 const IN_USE: usize = 1;
-/// Next to the thread: its loan has taken the value, and is at putting it where it belongs.
+/// Added to the thread: its loan has taken the value, and is putting it where it belongs.
 const TAKEN: usize = 2;
 
 /// A thread; one that has ended may have had the same number.
@@ -80,14 +80,14 @@ impl Thread {
     }
 }
 
-/// What the handle and a loan have in common.
+/// The state that the handle and a loan share.
 struct Shared<T> {
     /// [`HANDLE`], [`IN_USE`], or the thread that it is lent to, with [`TAKEN`] or without.
     lent_to: AtomicUsize,
     /// The number of the last loan. The handle writes it on the thread of the loan; a loan that
     /// reads it elsewhere finds, by the word, that it has ended.
     loan: AtomicUsize,
-    /// Held by who takes the value for a loan, and by a handle that ends one of another thread.
+    /// Held by a loan that takes the value, and by a handle that ends another thread's loan.
     taking: Mutex<()>,
     value: UnsafeCell<T>,
 }
@@ -109,12 +109,12 @@ impl<T> Shared<T> {
 }
 
 /// The handle to a value that can be lent to the loop of a thread.
-pub struct TurnCell<T> {
+pub struct LoanCell<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// What a thread may take. It stays on the thread. Dropping it ends the loan.
-pub struct Lent<T> {
+/// A thread's right to take the value. It stays on the thread. Dropping it ends the loan.
+pub struct Loan<T> {
     shared: Arc<Shared<T>>,
     thread: Thread,
     /// Its number.
@@ -123,20 +123,20 @@ pub struct Lent<T> {
     stays: PhantomData<*mut T>,
 }
 
-/// As long as it lives, the handle can do nothing on another thread.
+/// While this exists, the handle cannot be used on another thread.
 #[must_use = "what was taken is put where it belongs before this is dropped"]
-pub struct Taken<'a, T> {
+pub struct LoanGuard<'a, T> {
     shared: &'a Shared<T>,
     thread: Thread,
     _taking: MutexGuard<'a, ()>,
 }
 
-impl<T: Default> TurnCell<T> {
+impl<T: Default> LoanCell<T> {
     /// A handle to `value`, which is not lent.
-    pub fn new(value: T) -> TurnCell<T> {
+    pub fn new(value: T) -> LoanCell<T> {
         let (lent_to, loan) = (AtomicUsize::new(HANDLE), AtomicUsize::new(0));
         let value = UnsafeCell::new(value);
-        TurnCell { shared: Arc::new(Shared { lent_to, loan, taking: Mutex::new(()), value }) }
+        LoanCell { shared: Arc::new(Shared { lent_to, loan, taking: Mutex::new(()), value }) }
     }
 
     /// Uses the value.
@@ -170,11 +170,11 @@ impl<T: Default> TurnCell<T> {
     }
 
     /// Lends the value to this thread, unless it is already.
-    pub fn lend(&mut self) -> Option<Lent<T>> {
+    pub fn lend(&mut self) -> Option<Loan<T>> {
         self.lend_on(Thread::here())
     }
 
-    fn lend_on(&mut self, here: Thread) -> Option<Lent<T>> {
+    fn lend_on(&mut self, here: Thread) -> Option<Loan<T>> {
         let lent_to = self.shared.lent_to.load(Ordering::Acquire);
         if lent_to == here.0 {
             return None;
@@ -185,7 +185,7 @@ impl<T: Default> TurnCell<T> {
         let loan = self.shared.loan.load(Ordering::Relaxed).wrapping_add(1);
         self.shared.loan.store(loan, Ordering::Relaxed);
         self.shared.lent_to.store(here.0, Ordering::Relaxed);
-        Some(Lent { shared: self.shared.clone(), thread: here, loan, stays: PhantomData })
+        Some(Loan { shared: self.shared.clone(), thread: here, loan, stays: PhantomData })
     }
 
     /// Ends a loan of another thread, and waits until what it has taken is where it belongs. Or the
@@ -197,10 +197,10 @@ impl<T: Default> TurnCell<T> {
     }
 }
 
-impl<T: Default> Lent<T> {
+impl<T: Default> Loan<T> {
     /// Takes the value, and leaves the default in its place: the loan ends. Nothing is taken if it
     /// has ended before, or the handle is in use just now.
-    pub fn take(&self) -> Option<(T, Taken<'_, T>)> {
+    pub fn take(&self) -> Option<(T, LoanGuard<'_, T>)> {
         let (shared, thread) = (&*self.shared, self.thread);
         let taking = shared.lock();
         if !self.is_last() || !shared.swap(thread.0, IN_USE) {
@@ -213,13 +213,13 @@ impl<T: Default> Lent<T> {
             std::mem::take(unsafe { &mut *value })
         });
         shared.lent_to.store(thread.0 | TAKEN, Ordering::Release);
-        Some((value, Taken { shared, thread, _taking: taking }))
+        Some((value, LoanGuard { shared, thread, _taking: taking }))
     }
 }
 
-impl<T> Lent<T> {
+impl<T> Loan<T> {
     /// Whether the loan has not ended yet, by what this thread knows of it.
-    pub fn stands(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.is_last() && self.shared.lent_to.load(Ordering::Relaxed) & !TAKEN == self.thread.0
     }
 
@@ -230,14 +230,14 @@ impl<T> Lent<T> {
     }
 }
 
-impl<T> Drop for Taken<'_, T> {
+impl<T> Drop for LoanGuard<'_, T> {
     fn drop(&mut self) {
         // Unless it is lent anew.
         self.shared.swap(self.thread.0 | TAKEN, HANDLE);
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for Loan<T> {
     fn drop(&mut self) {
         if self.is_last() {
             self.shared.swap(self.thread.0, HANDLE);
@@ -245,9 +245,9 @@ impl<T> Drop for Lent<T> {
     }
 }
 
-impl<T> fmt::Debug for TurnCell<T> {
+impl<T> fmt::Debug for LoanCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TurnCell").finish_non_exhaustive()
+        f.debug_struct("LoanCell").finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ mod plain {
 
     #[test]
     fn what_is_lent_can_be_taken_once() {
-        let mut handle = TurnCell::new(Vec::new());
+        let mut handle = LoanCell::new(Vec::new());
         handle.with(|list| list.push(1));
         let lent = handle.lend().expect("it was lent to nobody");
         assert!(handle.lend().is_none(), "it is lent to this thread already");
@@ -20,7 +20,7 @@ mod plain {
 
     #[test]
     fn a_loan_that_is_dropped_leaves_the_value() {
-        let mut handle = TurnCell::new(vec![1]);
+        let mut handle = LoanCell::new(vec![1]);
         drop(handle.lend());
         assert!(handle.lend().is_some(), "it can be lent again");
         assert_eq!(handle.with(std::mem::take), [1]);
@@ -28,7 +28,7 @@ mod plain {
 
     #[test]
     fn a_loan_that_is_taken_while_the_handle_is_in_use_finds_nothing() {
-        let mut handle = TurnCell::new(vec![1]);
+        let mut handle = LoanCell::new(vec![1]);
         let lent = handle.lend().expect("it was lent to nobody");
         handle.with(|list| {
             assert!(lent.take().is_none());
@@ -39,7 +39,7 @@ mod plain {
 
     #[test]
     fn another_loan_may_begin_before_the_taker_is_done() {
-        let mut handle = TurnCell::new(vec![1]);
+        let mut handle = LoanCell::new(vec![1]);
         let lent = handle.lend().expect("it was lent to nobody");
         let (_, taken) = lent.take().expect("it is lent");
         handle.with(|list| list.push(2));
@@ -51,7 +51,7 @@ mod plain {
 
     #[test]
     fn a_loan_from_before_the_handle_was_elsewhere_is_none() {
-        let mut handle = TurnCell::new(vec![1]);
+        let mut handle = LoanCell::new(vec![1]);
         let lent = handle.lend().expect("it was lent to nobody");
         let elsewhere = std::thread::spawn(move || {
             drop(handle.lend());
@@ -61,7 +61,7 @@ mod plain {
         let again = handle.lend().expect("the loan has ended");
         assert!(handle.is_lent_here());
         assert!(lent.take().is_none());
-        assert_eq!((lent.stands(), again.stands()), (false, true));
+        assert_eq!((lent.is_active(), again.is_active()), (false, true));
         drop(lent);
         assert_eq!(again.take().expect("it is lent").0, [1]);
         assert!(!handle.is_lent_here());
@@ -69,7 +69,7 @@ mod plain {
 
     #[test]
     fn a_handle_that_leaves_the_thread_ends_the_loan() {
-        let mut handle = TurnCell::new(vec![1]);
+        let mut handle = LoanCell::new(vec![1]);
         let lent = handle.lend().expect("it was lent to nobody");
         let other = std::thread::spawn(move || handle.with(std::mem::take));
         assert_eq!(other.join().expect("no panic"), [1]);
@@ -78,7 +78,7 @@ mod plain {
 
     #[test]
     fn a_panic_in_the_use_harms_nothing() {
-        let mut handle = TurnCell::new(vec![1]);
+        let mut handle = LoanCell::new(vec![1]);
         let lent = handle.lend().expect("it was lent to nobody");
         let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             handle.with(|_| panic!("on purpose"));
@@ -103,7 +103,7 @@ mod loom_tests {
     fn taken_while_the_handle_leaves(done: bool) {
         loom::model(move || {
             let log = loom::sync::Arc::new(Mutex::new(Vec::new()));
-            let mut handle = TurnCell::new(Vec::new());
+            let mut handle = LoanCell::new(Vec::new());
             handle.with_on(LOOP, |list| list.push(1));
             let lent = handle.lend_on(LOOP).expect("it was lent to nobody");
             let other = {
@@ -139,7 +139,7 @@ mod loom_tests {
     #[test]
     fn a_loan_that_was_ended_elsewhere_takes_nothing() {
         loom::model(|| {
-            let mut handle = TurnCell::new(vec![1]);
+            let mut handle = LoanCell::new(vec![1]);
             let lent = handle.lend_on(LOOP).expect("it was lent to nobody");
             let other = loom::thread::spawn(move || {
                 let list = handle.with_on(OTHER, std::mem::take);
@@ -157,7 +157,7 @@ mod loom_tests {
     #[test]
     fn an_older_loan_does_not_end_the_one_that_stands() {
         loom::model(|| {
-            let mut handle = TurnCell::new(vec![1]);
+            let mut handle = LoanCell::new(vec![1]);
             let lent = handle.lend_on(LOOP).expect("it was lent to nobody");
             let other = loom::thread::spawn(move || {
                 let again = handle.lend_on(OTHER).expect("it was lent to the loop");
