@@ -192,6 +192,7 @@ impl ChunkRef {
 }
 
 impl Clone for ChunkRef {
+    #[inline]
     fn clone(&self) -> ChunkRef {
         self.refs().retain();
         ChunkRef(self.0)
@@ -199,10 +200,18 @@ impl Clone for ChunkRef {
 }
 
 impl Drop for ChunkRef {
+    #[inline]
     fn drop(&mut self) {
-        if !self.refs().release() {
-            return;
+        if self.refs().release() {
+            self.end();
         }
+    }
+}
+
+impl ChunkRef {
+    /// The last reference goes.
+    #[inline(never)]
+    fn end(&mut self) {
         // SAFETY: `self` keeps the header alive; the field never changes.
         if let Some(destroy) = unsafe { (*self.0.as_ptr()).destroy } {
             return drops::end(Foreign { header: self.0, destroy });
@@ -254,6 +263,7 @@ impl ChunkWriter {
     /// As [`append`](Self::append), into `slice`, which grows, if it ends where the chunk was
     /// written to. Otherwise nothing is taken. Returns how many bytes were. It saves the counting
     /// of a reference that would be given back at once.
+    #[inline]
     pub fn extend(&mut self, slice: &mut Slice, data: &[u8]) -> usize {
         let len = data.len().min(self.remaining());
         if !slice.extends(&self.chunk, self.written) {

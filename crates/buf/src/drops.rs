@@ -47,6 +47,7 @@ pub struct PostponedDrops(PhantomData<*mut ()>);
 impl PostponedDrops {
     /// Begins to postpone drops.
     #[must_use]
+    #[inline]
     pub fn begin() -> PostponedDrops {
         let (postponers, waiting) = STATE.get();
         STATE.set((postponers + 1, waiting));
@@ -56,15 +57,22 @@ impl PostponedDrops {
 
 #[cfg(feature = "std")]
 impl Drop for PostponedDrops {
+    #[inline]
     fn drop(&mut self) {
         let (postponers, waiting) = STATE.get();
         STATE.set((postponers - 1, waiting && postponers > 1));
         if postponers == 1 && waiting {
-            let mut values = WAITING.try_with(RefCell::take).unwrap_or_default();
-            values.drain(..).for_each(drop_caught);
-            keep(values);
+            drop_waiting();
         }
     }
+}
+
+#[cfg(feature = "std")]
+#[cold]
+fn drop_waiting() {
+    let mut values = WAITING.try_with(RefCell::take).unwrap_or_default();
+    values.drain(..).for_each(drop_caught);
+    keep(values);
 }
 
 /// Keeps an empty vector for the values that wait next, unless it is large or there is another.

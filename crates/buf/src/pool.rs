@@ -122,6 +122,7 @@ impl Pool {
 
     /// Bytes of unused chunks that are kept for later. While other threads use the pool, it is as
     /// good as two figures that are read one after the other.
+    #[inline]
     pub fn free_bytes(&self) -> usize {
         let used = self.0.in_use_bytes.load(Ordering::Relaxed);
         self.0.total_bytes.load(Ordering::Relaxed).saturating_sub(used)

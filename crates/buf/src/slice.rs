@@ -59,6 +59,7 @@ impl Slice {
 
     /// The size in bytes of the chunk that this range keeps alive, or of the value; but a value
     /// counts as one of the largest chunks at most, since it cannot be divided.
+    #[inline]
     pub fn chunk_size(&self) -> usize {
         self.chunk.capacity().min(MAX_CHUNK)
     }

@@ -90,6 +90,7 @@ impl Slices {
     }
 
     /// The ranges, in order.
+    #[inline]
     pub fn parts(&self) -> &[Slice] {
         &self.parts
     }
@@ -144,6 +145,7 @@ impl Slices {
     }
 
     /// Keeps the first `len` bytes; no effect if it is shorter already.
+    #[inline]
     pub fn truncate(&mut self, len: usize) {
         while self.len > len {
             let excess = self.len - len;
@@ -184,6 +186,7 @@ impl Slices {
     }
 
     /// Takes the ranges out, in order, and leaves the list empty.
+    #[inline]
     pub fn drain(&mut self) -> impl Iterator<Item = Slice> + '_ {
         self.len = 0;
         self.parts.drain(..)

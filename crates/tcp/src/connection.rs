@@ -284,6 +284,7 @@ impl Connection {
     }
 
     /// The earliest point at which [`Input::Timeout`](crate::Input::Timeout) has something to do.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
@@ -526,6 +527,7 @@ impl Connection {
     /// after the connection was last in use. None if it holds none, or needs it. Nothing else waits
     /// for that, so it is no deadline of [`poll_timeout`](Self::poll_timeout): a caller with many
     /// connections arms a timer for it as well.
+    #[inline]
     pub fn releases_at(&self) -> Option<Instant> {
         let resting = self.snd.is_at_rest() && self.rcv.is_at_rest();
         if !resting || !(self.snd.is_releasable() || self.rcv.is_releasable()) {

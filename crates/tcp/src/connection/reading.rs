@@ -102,6 +102,7 @@ impl Connection {
 
     /// SO_RCVBUF as getsockopt tells it: what Linux would show for the buffer, of which half is for
     /// data.
+    #[inline]
     pub fn rcvbuf(&self, config: &Config) -> usize {
         let untouched = self.options.rcvbuf.is_none()
             && self.rcv.buffer() == default_buffer(config, &self.options);
@@ -121,6 +122,7 @@ impl Connection {
     /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
     /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. Any
     /// will do while memory is short.
+    #[inline]
     pub fn is_readable(&self) -> bool {
         self.rcv.is_readable(&self.options)
     }
@@ -207,6 +209,7 @@ impl Connection {
     }
 
     /// Bytes of memory that the queues of the connection bind, which the stack's limit is for.
+    #[inline]
     pub fn memory_held(&self) -> usize {
         self.rcv.held() + self.snd.held()
     }

@@ -129,6 +129,7 @@ impl Connection {
     ///
     /// To be called only if something is still below the connection, of which
     /// [`handle_completion`](Self::handle_completion) will tell.
+    #[inline]
     pub fn write_corked(&mut self, data: &[u8]) -> bool {
         let open = matches!(self.state, State::Established | State::CloseWait);
         if !open || self.error.is_some() || self.snd.fin() != Fin::None {

@@ -309,6 +309,7 @@ impl Connection {
     }
 
     /// No more new data leaves in this call. Returns whether what is lost leaves in its place.
+    #[inline]
     fn end_new_first(&mut self, cx: &Context) -> bool {
         self.snd.recovery().sends_new_first() && {
             let parts = self.conn_parts(cx);

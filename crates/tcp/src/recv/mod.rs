@@ -388,6 +388,7 @@ impl RecvSide {
     }
 
     /// Why a pure ACK should leave now, if it should.
+    #[inline]
     pub(crate) fn ack_due(&self, now: Instant) -> Option<AckReason> {
         self.acks.due(now)
     }
