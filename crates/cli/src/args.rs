@@ -61,11 +61,13 @@ pub(crate) enum Command {
     /// Run this stack in simulated networks, and check its invariants.
     Sim(crate::sim::SimArgs),
     /// Print a completion script for a shell.
+    #[cfg(feature = "manual")]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
     /// Write the man pages into a directory, or the main page to standard output.
+    #[cfg(feature = "manual")]
     Man {
         /// The directory; it is created if it does not exist.
         dir: Option<PathBuf>,

@@ -1,15 +1,13 @@
 //! `plimsoll drill`: run packetdrill scripts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use plimsoll_drill::config::Config;
 use plimsoll_drill::report::{self, Report, Status};
 use plimsoll_drill::suite::{self, Options, StackKind};
 
-use crate::output::is_stdout;
-use crate::output::print;
+use crate::output::{self, print};
 use crate::{ToldAlready, UsageError, units};
 
 /// What scripts run on.
@@ -186,12 +184,9 @@ pub(crate) fn run(args: &DrillArgs) -> anyhow::Result<()> {
         config.apply(name, value.as_deref()).map_err(UsageError)?;
     }
     config.network().map_err(UsageError)?;
-    let on_stdout = [&args.json, &args.junit].map(|path| is_stdout(path.as_deref()));
-    if on_stdout == [true, true] {
-        let text = "--json and --junit cannot both be written to standard output";
-        return Err(UsageError(text.to_owned()).into());
-    }
-    let quiet = on_stdout.contains(&true);
+    let quiet = output::on_stdout("--json and --junit", &[&args.json, &args.junit])?;
+    let json = output::open(args.json.as_deref())?;
+    let junit = output::open(args.junit.as_deref())?;
     let files = suite::find(&args.paths).map_err(anyhow::Error::msg)?;
     let stack = match args.stack {
         StackArg::Embedded => StackKind::Embedded,
@@ -211,8 +206,12 @@ pub(crate) fn run(args: &DrillArgs) -> anyhow::Result<()> {
         }
     });
     told?;
-    write(args.json.as_deref(), || Ok(report::json(&reports)?))?;
-    write(args.junit.as_deref(), || Ok(report::junit(&reports)))?;
+    if let Some(output) = json {
+        output.write(&report::json(&reports)?)?;
+    }
+    if let Some(output) = junit {
+        output.write(&report::junit(&reports))?;
+    }
     if !quiet {
         print((report::totals(&reports) + "\n").as_bytes())?;
     }
@@ -233,19 +232,6 @@ fn words(args: &DrillArgs, report: &Report) -> String {
     }
     text.push_str(&report.text);
     text
-}
-
-/// Writes a document, if one is wanted.
-fn write(
-    path: Option<&Path>,
-    document: impl FnOnce() -> anyhow::Result<String>,
-) -> anyhow::Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let text = document()?;
-    if is_stdout(Some(path)) {
-        return print(text.as_bytes());
-    }
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

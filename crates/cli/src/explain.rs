@@ -15,7 +15,7 @@ use plimsoll_explain::{Options, Report, explain, explain_file, html_report, text
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::SIGINT;
 
-use crate::output::{self, Output};
+use crate::output;
 use crate::units;
 
 /// `plimsoll explain`.
@@ -59,14 +59,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         most_flows: args.most_flows as usize,
         ..Options::default()
     };
+    let on_stdout = output::on_stdout("--json and --html", &[&args.json, &args.html])?;
     // Opened now, so that nothing is in vain for a name that cannot be written.
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
-    let (json, html) = (open(&args.json)?, open(&args.html)?);
-    let on_stdout = [&json, &html].into_iter().flatten().filter(|output| output.is_stdout());
-    let on_stdout = on_stdout.count();
-    if on_stdout > 1 {
-        bail!("only one of --json and --html can go to standard output");
-    }
+    let (json, html) = (output::open(args.json.as_deref())?, output::open(args.html.as_deref())?);
     let report = if args.file == Path::new("-") {
         explain_input(&options)?
     } else {
@@ -75,10 +70,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     if let Some(output) = html {
         output.write(&html_report(&report, args.top))?;
     }
-    if let Some(output) = json {
-        output.write(&(serde_json::to_string_pretty(&report)? + "\n"))?;
-    }
-    if on_stdout == 0 {
+    output::write_json(json, &report)?;
+    if !on_stdout {
         output::print(text_report(&report, args.top).as_bytes())?;
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::args::GetArgs;
 use crate::http::client::{self, GetError};
 use crate::net::{self, Captures};
 use crate::output;
-use plimsoll_lab::figures::{self, Counters, Figures, per};
+use plimsoll_lab::figures::{Figures, per};
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::usage::Usage;
 
@@ -41,24 +41,14 @@ pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
     let bytes = net::name_device(&args.stack, fetch(args, &stack))?;
     let elapsed = start.elapsed().as_secs_f64();
     let usage = Usage::now().since(before);
-    let counters: Counters =
-        stack.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let counters = net::counters(&stack);
     stack.shutdown(GRACE);
-    let get = |name: &str| counters.get(name).copied();
+    let acks = counters.get("plimsoll.AcksSent").map(|&acks| acks as f64);
     let figures = Figures {
         throughput_bits_per_s: bytes.and_then(|bytes| per(bytes as f64 * 8.0, elapsed)),
-        octets_per_packet: figures::octets_per_packet(&counters),
-        wire_segments: get("TcpOutSegs").map(|segs| segs + get("TcpRetransSegs").unwrap_or(0)),
-        super_segments: get("plimsoll.SuperSegs"),
-        acks_per_gigabyte: get("plimsoll.AcksSent")
-            .zip(bytes)
-            .and_then(|(acks, bytes)| per(acks as f64, bytes as f64 / 1e9)),
-        acks_per_s: get("plimsoll.AcksSent").and_then(|acks| per(acks as f64, elapsed)),
-        cpu_seconds: Some(usage.cpu_seconds),
-        voluntary_context_switches: usage.switches.map(|(voluntary, _)| voluntary),
-        involuntary_context_switches: usage.switches.map(|(_, involuntary)| involuntary),
-        counters,
-        ..Figures::default()
+        acks_per_gigabyte: acks.zip(bytes).and_then(|(acks, bytes)| per(acks, bytes as f64 / 1e9)),
+        acks_per_s: acks.and_then(|acks| per(acks, elapsed)),
+        ..Figures::of(counters, Some(usage))
     };
     let document = Document { command: "get", seconds: elapsed, bytes, figures: &figures };
     output::write_json(json, &document)?;

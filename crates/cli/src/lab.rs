@@ -110,18 +110,14 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     if let Some(why) = args.kernel.then(unavailable).flatten() {
         bail!("--kernel cannot be had: {why}; without it, everything runs in this process");
     }
+    let documents = [&args.json, &args.html, &args.svg];
+    let on_stdout = output::on_stdout("--json, --html and --svg", &documents)?;
     // Opened now, so that nothing is in vain for a name that cannot be written.
     let json = output::open(args.json.as_deref())?;
     let svg = output::open(args.svg.as_deref())?;
-    let is_stdout = |path: &Option<PathBuf>| output::is_stdout(path.as_deref());
-    let on_stdout = [&args.json, &args.html, &args.svg].into_iter().filter(|path| is_stdout(path));
-    let on_stdout = on_stdout.count();
-    if on_stdout > 1 {
-        bail!("only one of --json, --html and --svg can go to standard output");
-    }
     let page = match &args.html {
         Some(path) => Some(path.clone()),
-        None if on_stdout == 0 => Some(temporary_page()?),
+        None if !on_stdout => Some(temporary_page()?),
         None => None,
     };
     let html = output::open(page.as_deref())?;
@@ -135,7 +131,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         html.map(|output| output.write(&report::html(&reports))),
         svg.map(|output| output.write(&report::svg(&reports))),
     ];
-    if on_stdout == 0 && !reports.is_empty() {
+    if !on_stdout && !reports.is_empty() {
         let mut text = if args.details { table::text(&reports) + "\n" } else { String::new() };
         text += &summary::text(&reports);
         if args.full {

@@ -14,6 +14,7 @@ mod get;
 mod http;
 mod lab;
 mod link;
+#[cfg(feature = "manual")]
 mod manual;
 mod net;
 mod output;
@@ -72,7 +73,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Link(args) => link::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Sim(args) => sim::run_command(args),
+        #[cfg(feature = "manual")]
         Command::Completions { shell } => manual::completions(*shell),
+        #[cfg(feature = "manual")]
         Command::Man { dir } => manual::pages(dir.as_deref()),
     }
 }

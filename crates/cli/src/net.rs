@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow};
 use plimsoll::device::{self, Device, pcapng};
 use plimsoll::{BuildError, Instant, Stack, StackBuilder, SysctlError};
+use plimsoll_lab::figures::Counters;
 
 use crate::ToldAlready;
 use crate::args::{LinkArgs, Offload, StackArgs};
@@ -255,6 +256,11 @@ fn fault_config(spec: FaultSpec) -> device::fault::FaultConfig {
         .corrupt(spec.corrupt)
         .delay(spec.delay)
         .seed(spec.seed)
+}
+
+/// The counters of a stack by their names.
+pub(crate) fn counters(stack: &Stack) -> Counters {
+    stack.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Opens the control socket for stacks with names. Running without one is worth a warning only.

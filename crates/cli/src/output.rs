@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 
+use crate::UsageError;
+
 /// Where a document will go.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -50,6 +52,17 @@ impl Output {
             })
             .and_then(|_| file.write_all(text.as_bytes()))
             .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Whether one of these documents goes to standard output.
+///
+/// # Errors
+/// If more than one does. `options` names them.
+pub(crate) fn on_stdout(options: &str, paths: &[&Option<PathBuf>]) -> anyhow::Result<bool> {
+    match paths.iter().filter(|path| is_stdout(path.as_deref())).count() {
+        count @ (0 | 1) => Ok(count == 1),
+        _ => Err(UsageError(format!("only one of {options} can go to standard output")).into()),
     }
 }
 

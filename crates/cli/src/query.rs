@@ -4,7 +4,9 @@ use anyhow::bail;
 
 use crate::args::{NstatArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
 use crate::control::client::ask;
-use crate::control::protocol::{Answer, NetId, QdiscLine, Request, SocketLine, StackValues};
+use crate::control::protocol::{
+    Answer, NetId, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
+};
 use crate::output::print;
 use crate::reference;
 
@@ -66,20 +68,10 @@ pub(crate) fn sysctl(args: &SysctlArgs) -> anyhow::Result<()> {
             }
         }
     }
-    if args.target.json {
-        return json(&stacks);
-    }
-    let several = stacks.len() > 1;
-    let mut text = String::new();
-    for stack in &stacks {
-        if several {
-            text += &format!("#{}\n", stack.stack);
-        }
-        for (name, value) in &stack.values {
-            text += &format!("{name} = {value}\n");
-        }
-    }
-    print(text.as_bytes())
+    let lines = |stack: &StackValues| {
+        stack.values.iter().map(|(name, value)| format!("{name} = {value}\n")).collect()
+    };
+    show(&args.target, &stacks, |stack| &stack.stack, lines)
 }
 
 /// `plimsoll ss`.
@@ -93,18 +85,8 @@ pub(crate) fn ss(args: &SsArgs) -> anyhow::Result<()> {
             _ => !args.listening,
         });
     }
-    if args.target.json {
-        return json(&stacks);
-    }
-    let several = stacks.len() > 1;
-    let mut text = String::new();
-    for stack in &stacks {
-        if several {
-            text += &format!("#{}\n", stack.stack);
-        }
-        text += &socket_table(&stack.sockets, args.info, args.why);
-    }
-    print(text.as_bytes())
+    let table = |stack: &StackSockets| socket_table(&stack.sockets, args.info, args.why);
+    show(&args.target, &stacks, |stack| &stack.stack, table)
 }
 
 /// `plimsoll qdisc`.
@@ -126,18 +108,24 @@ pub(crate) fn qdisc(args: &QdiscArgs) -> anyhow::Result<()> {
             bail!("no interface is called {dev}; 'plimsoll qdisc' prints all of them");
         }
     }
-    if args.target.json {
-        return json(&stacks);
+    let text = |stack: &StackQdiscs| stack.qdiscs.iter().map(qdisc_text).collect();
+    show(&args.target, &stacks, |stack| &stack.stack, text)
+}
+
+/// Prints what each stack answered, below its name if there are several; or all of it as JSON.
+fn show<T: serde::Serialize>(
+    target: &TargetArgs,
+    stacks: &[T],
+    name: impl Fn(&T) -> &str,
+    text: impl Fn(&T) -> String,
+) -> anyhow::Result<()> {
+    if target.json {
+        return json(stacks);
     }
     let several = stacks.len() > 1;
-    let mut text = String::new();
-    for stack in &stacks {
-        if several {
-            text += &format!("#{}\n", stack.stack);
-        }
-        text.extend(stack.qdiscs.iter().map(qdisc_text));
-    }
-    print(text.as_bytes())
+    let title = |stack| if several { format!("#{}\n", name(stack)) } else { String::new() };
+    let all: String = stacks.iter().map(|stack| title(stack) + &text(stack)).collect();
+    print(all.as_bytes())
 }
 
 /// The interface and its new discipline in `[show|set|replace] [dev] [DEV [KIND ...]] [root]`: the
@@ -204,7 +192,7 @@ fn values(target: &TargetArgs, request: &Request) -> anyhow::Result<Vec<StackVal
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
+fn json<T: serde::Serialize>(value: &[T]) -> anyhow::Result<()> {
     print((serde_json::to_string_pretty(value)? + "\n").as_bytes())
 }
 

@@ -21,7 +21,7 @@ use crate::net::{self, Captures};
 use crate::output::{self, print};
 use crate::service::{Kind, Service};
 use plimsoll_lab::event_loop::{Around, EventLoop, Stopper, Task, Turn};
-use plimsoll_lab::figures::{self, Counters, Figures};
+use plimsoll_lab::figures::Figures;
 use plimsoll_lab::hand_over::HandOver;
 use plimsoll_lab::tasks::{Acceptor, Echo, Responder, Sink, Source, Tally};
 use plimsoll_lab::usage::Usage;
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         command: "serve",
         seconds: start.elapsed().as_secs_f64(),
         served,
-        figures: &figures(&stack, Usage::now().since(before)),
+        figures: &Figures::of(net::counters(&stack), Some(Usage::now().since(before))),
     };
     drop(control);
     output::write_json(json, &document)?;
@@ -418,20 +418,4 @@ fn stop_on_signal(stopper: &Stopper) -> anyhow::Result<()> {
         })
         .context("cannot start a thread")?;
     Ok(())
-}
-
-fn figures(stack: &Stack, usage: Usage) -> Figures {
-    let counters: Counters =
-        stack.counters().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let get = |name: &str| counters.get(name).copied();
-    Figures {
-        octets_per_packet: figures::octets_per_packet(&counters),
-        wire_segments: get("TcpOutSegs").map(|segs| segs + get("TcpRetransSegs").unwrap_or(0)),
-        super_segments: get("plimsoll.SuperSegs"),
-        cpu_seconds: Some(usage.cpu_seconds),
-        voluntary_context_switches: usage.switches.map(|(voluntary, _)| voluntary),
-        involuntary_context_switches: usage.switches.map(|(_, involuntary)| involuntary),
-        counters,
-        ..Figures::default()
-    }
 }

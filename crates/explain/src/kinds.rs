@@ -1,10 +1,9 @@
 //! The kinds of findings: their names, what they mean, and what they cost.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A kind of finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[repr(u8)]
 pub enum Kind {
     /// A server refused a connection.

@@ -59,7 +59,6 @@ mod reasons;
 mod recent;
 mod remedies;
 mod report;
-mod schema;
 mod segments;
 mod sizes;
 mod table;
@@ -84,7 +83,6 @@ pub use report::{
     DirectionReport, Evicted, Example, Finding, FlowReport, Format, MssSource, Report, Side,
     Skipped, Sum,
 };
-pub use schema::schema;
 pub use segments::{CapturedSegment, TcpFlags, segments};
 pub use text::text_report;
 pub use unread::UnreadFrames;

@@ -1,6 +1,5 @@
 //! What a capture of a flow cannot tell, so that the absence of a finding is not taken for health.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::flow::Flow;
@@ -21,7 +20,7 @@ const MISSING: f64 = 0.005;
 const MANY_MISSING: f64 = 0.05;
 
 /// What a capture cannot tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caveat {
     /// Packets of one side only are in the capture.
@@ -74,21 +73,18 @@ impl Caveat {
 }
 
 /// A caveat and how many flows it is true of.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CaveatCount {
     /// What.
     pub kind: Caveat,
     /// In how many flows.
-    #[schemars(extend("x-unit" = "flows"))]
     pub flows: u64,
     /// What cannot be told because of it.
     pub text: &'static str,
 }
 
 /// The same of one flow.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Note {
     /// What.
     pub kind: Caveat,

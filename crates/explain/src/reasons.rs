@@ -1,10 +1,9 @@
 //! Why, where one kind of finding has several causes that a capture tells apart.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One of the causes of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// No answer to the SYN passed: it was lost further on, or the server dropped it.

@@ -1,6 +1,5 @@
 //! What a capture says, as figures: the object that is written as JSON.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Options;
@@ -31,8 +30,7 @@ const ENOUGH_ACKS: u64 = 100;
 const USUAL_STRETCH: f64 = 1.5;
 
 /// What a capture says. A figure that could not be taken is null.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The name of the file, or `standard input`.
     pub file: String,
@@ -41,23 +39,18 @@ pub struct Report {
     /// Why the end of the file could not be read, if it could not.
     pub note: Option<String>,
     /// Frames in the capture.
-    #[schemars(extend("x-unit" = "frames"))]
     pub packets: u64,
     /// TCP segments and super-segments among them.
-    #[schemars(extend("x-unit" = "packets"))]
     pub tcp_packets: u64,
     /// ICMP errors among them that quote a TCP segment.
-    #[schemars(extend("x-unit" = "packets"))]
     pub icmp_errors: u64,
     /// Frames that were passed over.
     pub skipped: Skipped,
     /// What frames hold that are not TCP or whose link type is not known, the most frequent first.
     pub unread: Vec<UnreadFrames>,
     /// From the first to the last frame; null if there is none.
-    #[schemars(extend("x-unit" = "ms"))]
     pub duration_ms: Option<f64>,
     /// Flows in the capture.
-    #[schemars(extend("x-unit" = "flows"))]
     pub flows_seen: u64,
     /// The sums of all flows, those that are not kept as well, by kind, the costliest first.
     pub totals: Vec<Sum>,
@@ -70,7 +63,7 @@ pub struct Report {
 }
 
 /// The format of a capture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// The format of libpcap, with stamps in microseconds or nanoseconds, in either byte order.
@@ -81,7 +74,7 @@ pub enum Format {
 }
 
 /// An end of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The end that connected, or the lower one if that is not known.
@@ -101,7 +94,7 @@ impl Side {
 }
 
 /// Where the size of a full segment is known from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MssSource {
     /// The options of the SYNs.
@@ -115,67 +108,51 @@ pub enum MssSource {
 }
 
 /// Frames that were passed over, by reason.
-#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Skipped {
     /// Neither IPv4 nor IPv6, or not TCP, nor a tunnel with TCP in it.
-    #[schemars(extend("x-unit" = "frames"))]
     pub not_tcp: u64,
     /// Fragments of IP packets.
-    #[schemars(extend("x-unit" = "frames"))]
     pub fragments: u64,
     /// Broken headers, or too little of them captured.
-    #[schemars(extend("x-unit" = "frames"))]
     pub broken: u64,
     /// Link types that are not known, or interfaces that the capture does not describe.
-    #[schemars(extend("x-unit" = "frames"))]
     pub unknown_link: u64,
 }
 
 /// Flows that were given up because too many were open: their sums.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Evicted {
     /// How many.
-    #[schemars(extend("x-unit" = "flows"))]
     pub flows: u64,
     /// Their packets.
-    #[schemars(extend("x-unit" = "packets"))]
     pub packets: u64,
     /// Their payload.
-    #[schemars(extend("x-unit" = "bytes"))]
     pub bytes: u64,
     /// Their findings, which are in the totals as well.
     pub findings: Vec<Sum>,
 }
 
 /// Findings of one kind, added up.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Sum {
     /// The kind.
     pub kind: Kind,
     /// How often.
-    #[schemars(extend("x-unit" = "occurrences"))]
     pub count: u64,
     /// Packets that could have been saved; null for kinds that cost time.
-    #[schemars(extend("x-unit" = "packets"))]
     pub packets: Option<f64>,
     /// Time lost; null for kinds that cost packets.
-    #[schemars(extend("x-unit" = "ms"))]
     pub ms: Option<f64>,
     /// The same as a share of the time that all flows took, or of their packets; of connections
     /// that failed, their share of all flows.
-    #[schemars(extend("x-unit" = "1"))]
     pub share: f64,
     /// The rank: the share, weighted. A share of time counts ten times a share of packets.
-    #[schemars(extend("x-unit" = "1"))]
     pub score: f64,
 }
 
 /// One flow.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct FlowReport {
     /// Address and port of the end that connected, or of the lower end if that is not known.
     pub client: String,
@@ -184,20 +161,16 @@ pub struct FlowReport {
     /// Whether the SYN was seen, so that it is known who connected.
     pub handshake_seen: bool,
     /// From the start of the capture to the first packet.
-    #[schemars(extend("x-unit" = "ms"))]
     pub start_ms: f64,
     /// From the first to the last packet.
-    #[schemars(extend("x-unit" = "ms"))]
     pub duration_ms: f64,
     /// The handshake's round trip as captured; null if the handshake is not in the capture.
-    #[schemars(extend("x-unit" = "ms"))]
     pub rtt_ms: Option<f64>,
     /// The end where it was captured; null if it was between them, or nothing tells.
     pub captured_at: Option<Side>,
     /// What the client sent, and what the server sent.
     pub directions: [DirectionReport; 2],
     /// What the findings cost, in packets; a millisecond counts as several.
-    #[schemars(extend("x-unit" = "packets"))]
     pub score: f64,
     /// What was found, the costliest first.
     pub findings: Vec<Finding>,
@@ -206,89 +179,65 @@ pub struct FlowReport {
 }
 
 /// One direction of a flow.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct DirectionReport {
     /// Who sends.
     pub from: Side,
     /// Packets, ACKs included.
-    #[schemars(extend("x-unit" = "packets"))]
     pub packets: u64,
     /// Payload, what was sent again included.
-    #[schemars(extend("x-unit" = "bytes"))]
     pub bytes: u64,
     /// Packets with new payload.
-    #[schemars(extend("x-unit" = "packets"))]
     pub data_packets: u64,
     /// Payload of a full segment.
-    #[schemars(extend("x-unit" = "bytes"))]
     pub mss: u32,
     /// Where `mss` is known from.
     pub mss_source: MssSource,
     /// Packets that carry more than one segment.
-    #[schemars(extend("x-unit" = "packets"))]
     pub super_segments: u64,
     /// Segments that the data packets are on the wire.
-    #[schemars(extend("x-unit" = "segments"))]
     pub wire_segments: u64,
     /// Packets with payload that was sent before.
-    #[schemars(extend("x-unit" = "packets"))]
     pub retransmissions: u64,
     /// Segments of these that had arrived before, as the receiver says (D-SACK).
-    #[schemars(extend("x-unit" = "segments"))]
     pub needless_retransmissions: u64,
     /// Packets that overtook others, by how soon they came.
-    #[schemars(extend("x-unit" = "packets"))]
     pub reordered: u64,
     /// Payload that was sent, but is not in the capture.
-    #[schemars(extend("x-unit" = "bytes"))]
     pub missing_bytes: u64,
     /// Packets that were captured twice, which are in no other figure.
-    #[schemars(extend("x-unit" = "packets"))]
     pub duplicates: u64,
     /// Probes of a closed window.
-    #[schemars(extend("x-unit" = "packets"))]
     pub probes: u64,
     /// ACKs without data that acknowledge something new.
-    #[schemars(extend("x-unit" = "packets"))]
     pub pure_acks: u64,
     /// `pure_acks` per megabyte (10^6 bytes) that they acknowledge; null if there are none.
-    #[schemars(extend("x-unit" = "1/MB"))]
     pub acks_per_megabyte: Option<f64>,
     /// Segments that one of them acknowledges on average; null if there are none.
-    #[schemars(extend("x-unit" = "segments"))]
     pub stretch: Option<f64>,
     /// How many of `pure_acks` deferring would leave.
-    #[schemars(extend("x-unit" = "packets"))]
     pub deferred_acks: u64,
     /// The size of the program's writes; null if the ends of segments do not tell.
-    #[schemars(extend("x-unit" = "bytes"))]
     pub write_size: Option<u32>,
     /// Whether it waits for ACKs by Nagle's rule; null if no packet tells.
     pub nagle: Option<bool>,
     /// The largest window that it announced; null if the scale is not known.
-    #[schemars(extend("x-unit" = "bytes"))]
     pub largest_window: Option<u32>,
 }
 
 /// A packet that shows a finding.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Example {
     /// Its number in the capture; the first is 1.
-    #[schemars(extend("x-unit" = "ordinal"))]
     pub packet: u64,
     /// From the start of the capture.
-    #[schemars(extend("x-unit" = "ms"))]
     pub ms: f64,
     /// Time lost here; null for kinds that cost packets.
-    #[schemars(extend("x-unit" = "ms"))]
     pub lost_ms: Option<f64>,
 }
 
 /// One finding in one direction of a flow.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     /// The kind.
     pub kind: Kind,
@@ -299,23 +248,17 @@ pub struct Finding {
     /// A headline.
     pub title: &'static str,
     /// How often.
-    #[schemars(extend("x-unit" = "occurrences"))]
     pub count: u64,
     /// Packets that could have been saved; null for kinds that cost time.
-    #[schemars(extend("x-unit" = "packets"))]
     pub packets: Option<f64>,
     /// Time lost; null for kinds that cost packets.
-    #[schemars(extend("x-unit" = "ms"))]
     pub ms: Option<f64>,
     /// The longest single loss; null for kinds that cost packets.
-    #[schemars(extend("x-unit" = "ms"))]
     pub longest_ms: Option<f64>,
     /// What it costs as a share of the flow's time, or of the side's packets or segments; 1 if the
     /// connection failed.
-    #[schemars(extend("x-unit" = "1"))]
     pub share: f64,
     /// The rank: the share, weighted. A share of time counts ten times a share of packets.
-    #[schemars(extend("x-unit" = "1"))]
     pub score: f64,
     /// The figures in a sentence.
     pub detail: String,

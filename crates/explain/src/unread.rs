@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Names that are kept; what has others is counted together.
@@ -104,13 +103,11 @@ fn udp_name(port: u16) -> Option<&'static str> {
 }
 
 /// Frames of one kind that were not read.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct UnreadFrames {
     /// What they hold, by its name or number.
     pub what: String,
     /// How many.
-    #[schemars(extend("x-unit" = "frames"))]
     pub frames: u64,
 }
 

@@ -6,25 +6,21 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::show;
+use crate::usage::Usage;
 
 /// Latency percentiles in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Latency {
     /// Half of the transactions took no longer.
-    #[schemars(extend("x-unit" = "us"))]
     pub p50: f64,
     /// 90 %.
-    #[schemars(extend("x-unit" = "us"))]
     pub p90: f64,
     /// 99 %.
-    #[schemars(extend("x-unit" = "us"))]
     pub p99: f64,
     /// The slowest.
-    #[schemars(extend("x-unit" = "us"))]
     pub max: f64,
 }
 
@@ -45,7 +41,7 @@ impl Latency {
 }
 
 /// What a run measured. `None` is "not taken".
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Payload bits per second, as the receiver counts them.
     pub throughput_bits_per_s: Option<f64>,
@@ -163,6 +159,23 @@ pub fn decimal(value: Option<f64>, places: usize) -> String {
 }
 
 impl Figures {
+    /// What the counters of a stack and the resources of its process give, for any workload.
+    pub fn of(counters: Counters, usage: Option<Usage>) -> Figures {
+        let get = |name: &str| counters.get(name).copied();
+        let switches = usage.and_then(|usage| usage.switches);
+        Figures {
+            wire_segments: get("TcpOutSegs")
+                .map(|first| first + get("TcpRetransSegs").unwrap_or(0)),
+            super_segments: get("plimsoll.SuperSegs"),
+            octets_per_packet: octets_per_packet(&counters),
+            cpu_seconds: usage.map(|usage| usage.cpu_seconds),
+            voluntary_context_switches: switches.map(|(voluntary, _)| voluntary),
+            involuntary_context_switches: switches.map(|(_, involuntary)| involuntary),
+            counters,
+            ..Figures::default()
+        }
+    }
+
     /// The rows that a table shows.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = Vec::new();

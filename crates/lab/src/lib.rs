@@ -24,7 +24,6 @@ pub mod kernel;
 pub mod progress;
 pub mod report;
 pub mod requester;
-pub mod schema;
 pub mod show;
 pub mod stage;
 pub mod tasks;

@@ -19,7 +19,6 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("program::crr_opens_and_closes", crr),
     Case::light("program::a_lossy_link_still_delivers", lossy),
     Case::light("program::a_limited_link_is_filled", limited),
-    Case::light("program::man_pages_and_completions_are_made", man),
 ];
 
 /// A command of the program as nobody, who can do nothing but run it.
@@ -91,17 +90,5 @@ fn limited() -> Result<()> {
     let figures = figures(&["stream", "-n", "32MiB", "--link-rate", "200mbit"])?;
     let rate = positive(&figures, "throughput_bits_per_s")?;
     ensure!(rate <= 220e6, "the link let {rate} bits per second through");
-    Ok(())
-}
-
-fn man() -> Result<()> {
-    let scratch = Scratch::new()?;
-    let man = Process::spawn("man", &mut as_nobody(&scratch, &["man"])?)?.success(SOON)?.stdout;
-    ensure!(man.contains(".TH"), "no man page: {man}");
-    for shell in ["bash", "zsh", "fish"] {
-        let mut command = as_nobody(&scratch, &["completions", shell])?;
-        let script = Process::spawn("completions", &mut command)?.success(SOON)?.stdout;
-        ensure!(script.contains("plimsoll"), "no completions for {shell}");
-    }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Found {
     pub size: u64,
     /// Its media type, from its name.
     pub media_type: &'static str,
-    /// Its modification time, if the file system knows.
+    /// Its modification time, if the file system knows and a date can have it.
     pub modified: Option<SystemTime>,
 }
 
@@ -120,7 +120,12 @@ impl Files {
         // Opened now, so that a file that may not be read is no promise of a body.
         self.opened(&file)?;
         *self.users.entry(file.identity).or_default() += 1;
-        Ok(Some(Found { file, size: data.len(), media_type, modified: data.modified().ok() }))
+        Ok(Some(Found {
+            file,
+            size: data.len(),
+            media_type,
+            modified: data.modified().ok().filter(is_date),
+        }))
     }
 
     /// Reads from `at` on.
@@ -191,6 +196,12 @@ impl Files {
     }
 }
 
+/// Whether HTTP can write a time: its years are those from 1970 to 9999.
+fn is_date(time: &SystemTime) -> bool {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.is_ok_and(|since| since.as_secs() < 253_402_300_800)
+}
+
 /// Whether an error says that there is nothing that could be served.
 fn is_absent(error: &io::Error) -> bool {
     let kinds = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::PermissionDenied];
@@ -234,6 +245,8 @@ fn media_type(path: &Path) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -257,6 +270,19 @@ mod tests {
         for path in ["/../secret", "/sub/../../secret", "/link", "/none", "/", "/a.txt/x", &long] {
             assert!(find(path).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn times_that_no_date_has_are_left_out() {
+        let at = |seconds: i64| {
+            let (epoch, length) =
+                (SystemTime::UNIX_EPOCH, Duration::from_secs(seconds.unsigned_abs()));
+            if seconds < 0 { epoch - length } else { epoch + length }
+        };
+        let date = |seconds| Some(at(seconds)).filter(is_date).map(httpdate::fmt_http_date);
+        assert_eq!(date(951_782_400).unwrap(), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(date(253_402_300_799).unwrap(), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!((date(-1), date(253_402_300_800)), (None, None));
     }
 
     #[test]

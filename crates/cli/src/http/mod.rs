@@ -9,7 +9,6 @@
 //! (the whole file is sent instead, as RFC 9110 section 14.2 allows), no TLS.
 
 pub(crate) mod client;
-pub(crate) mod date;
 pub(crate) mod files;
 pub(crate) mod head;
 pub(crate) mod range;

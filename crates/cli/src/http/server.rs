@@ -10,7 +10,6 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
-use super::date;
 use super::files::{self, Files, Known};
 use super::head::{HeadError, HeadReader};
 use super::range::{self, Wanted};
@@ -307,7 +306,7 @@ fn answer(root: &Path, files: &mut Files, request: &Request) -> Response {
         fields += &format!("Content-Range: bytes {start}-{}/{}\r\n", end - 1, found.size);
     }
     if let Some(modified) = found.modified {
-        fields += &format!("Last-Modified: {}\r\n", date::http_date(modified));
+        fields += &format!("Last-Modified: {}\r\n", httpdate::fmt_http_date(modified));
     }
     // Without a body, what is left of it is nothing; the file is let go of with the response.
     let at = if with_body { start } else { end };
@@ -337,7 +336,7 @@ fn plain(status: &str, fields: &str, after: After, with_body: bool) -> Response 
 
 fn head(status: &str, fields: &str, length: u64, after: After) -> Vec<u8> {
     let connection = if after == After::NextRequest { "keep-alive" } else { "close" };
-    let date = date::http_date(std::time::SystemTime::now());
+    let date = httpdate::fmt_http_date(std::time::SystemTime::now());
     format!(
         "HTTP/1.1 {status}\r\nServer: plimsoll\r\nDate: {date}\r\n{fields}\
          Content-Length: {length}\r\nConnection: {connection}\r\n\r\n"

@@ -75,6 +75,8 @@ pub(crate) struct CompareArgs {
 
 /// The files for results, opened before anything runs.
 struct To {
+    /// One of them is standard output, so no table is printed.
+    silent: bool,
     json: Option<Output>,
     csv: Option<Output>,
     html: Option<Output>,
@@ -82,14 +84,9 @@ struct To {
 
 impl ToArgs {
     fn open(&self) -> anyhow::Result<To> {
-        let all = [&self.json, &self.csv, &self.html];
-        if all.iter().filter(|path| output::is_stdout(path.as_deref())).count() > 1 {
-            return Err(UsageError(
-                "only one of --json, --csv and --html can be written to standard output".to_owned(),
-            )
-            .into());
-        }
+        let documents = [&self.json, &self.csv, &self.html];
         Ok(To {
+            silent: output::on_stdout("--json, --csv and --html", &documents)?,
             json: output::open(self.json.as_deref())?,
             csv: output::open(self.csv.as_deref())?,
             html: output::open(self.html.as_deref())?,
@@ -99,9 +96,7 @@ impl ToArgs {
 
 impl To {
     fn write(self, title: &str, results: &Results) -> anyhow::Result<()> {
-        let To { json, csv, html } = self;
-        let silent =
-            [&json, &csv, &html].iter().any(|to| to.as_ref().is_some_and(Output::is_stdout));
+        let To { silent, json, csv, html } = self;
         if let Some(to) = json {
             // One line for each cell, so that parts can be looked at and diffed.
             to.write(&tables::json(results)?)?;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +13,6 @@ use super::plan::{self, Plan};
 use super::stats::{self, medians, ratios, spreads};
 use super::watch::Watch;
 use crate::figures::Figures;
-use crate::schema;
 
 /// One of the three states that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,39 +51,30 @@ pub struct Run {
 }
 
 /// Three runs, one right after the other.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Pair {
     /// The case.
     pub case: String,
     /// With the knob as it was.
-    #[schemars(with = "schema::Run")]
     pub before: Value,
     /// With the knob as it is.
-    #[schemars(with = "schema::Run")]
     pub after: Value,
     /// With everything on.
-    #[schemars(with = "schema::Run")]
     pub best: Value,
     /// After over before.
-    #[schemars(with = "schema::Ratios")]
     pub ratio: Value,
     /// The host's own TCP on the same workload, if it runs beside.
     pub kernel: Option<KernelPair>,
 }
 
 /// The host's own TCP, in the same pair.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct KernelPair {
     /// With its knob as it was; null if it has none.
-    #[schemars(with = "Option<schema::Run>")]
     pub before: Value,
     /// With its knob as it is, or just as it is.
-    #[schemars(with = "schema::Run")]
     pub after: Value,
     /// After over before; null if it has no knob.
-    #[schemars(with = "Option<schema::Ratios>")]
     pub ratio: Value,
 }
 

@@ -9,7 +9,6 @@
 //! What was set aside is counted, shown and written with its reason. When there is no try left,
 //! pairs count as they are, so that a premise that never holds fails in the verdict.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Case, Column, Pair, at};
@@ -22,8 +21,7 @@ const OTHER_WORK: f64 = 0.1;
 pub(crate) const OTHER_WORK_PATH: &str = "other_work";
 
 /// A pair that does not count.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SetAside {
     /// The case.
     pub case: String,

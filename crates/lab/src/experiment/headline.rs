@@ -1,6 +1,5 @@
 //! The one figure by which an experiment is held against its publication.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -24,8 +23,7 @@ pub struct Judged {
 }
 
 /// A figure before and after, and the second over the first.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sides {
     /// With the knob as it was.
     pub before: f64,
@@ -36,8 +34,7 @@ pub struct Sides {
 }
 
 /// What was measured of it: medians over the pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// With the knob as it was.
     pub before: Option<f64>,
@@ -48,8 +45,7 @@ pub struct Measured {
 }
 
 /// The figure, published and measured.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Headline {
     /// Its path among the figures.
     pub figure: &'static str,

@@ -31,11 +31,8 @@ pub mod table;
 mod verdict;
 mod watch;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-
-use crate::schema;
 
 pub use bench::{Bench, Beside, Capture, Case, Column, HostRun, KernelPair, Pair, Run};
 pub(crate) use condition::OTHER_WORK_PATH;
@@ -102,8 +99,7 @@ pub struct Subject {
 }
 
 /// What an experiment reports. The fields are those of the JSON document.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Its name.
     pub experiment: &'static str,
@@ -112,30 +108,23 @@ pub struct Report {
     /// The one thing that differs between before and after.
     pub knob: &'static str,
     /// What is held still.
-    #[schemars(with = "schema::Pinned")]
     pub pinned: Value,
     /// What was published.
-    #[schemars(with = "schema::Published")]
     pub published: Value,
     /// All pairs, case by case.
     pub pairs: Vec<Pair>,
     /// Pairs that do not count, with the reason; each was run again.
     pub set_aside: Vec<SetAside>,
     /// Medians with the knob as it was; those of further cases under `cases`.
-    #[schemars(with = "schema::Column")]
     pub before: Value,
     /// The same, with the knob as it is.
-    #[schemars(with = "schema::Column")]
     pub after: Value,
     /// The same, with everything on.
-    #[schemars(with = "schema::Column")]
     pub best: Value,
     /// After over before: median, least and greatest of the pairs.
-    #[schemars(with = "schema::RatioColumn")]
     pub ratio: Value,
     /// The host's own TCP on the same workloads, if it ran beside: medians before and after, and
     /// spreads of the ratios; null if it did not. It has a before only if it has the knob.
-    #[schemars(with = "Option<schema::KernelColumn>")]
     pub kernel: Value,
     /// The figure that decides, published and measured.
     pub headline: Option<Headline>,

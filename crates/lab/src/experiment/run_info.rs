@@ -3,14 +3,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Plan;
 
 /// What is needed to run it again, and to compare it with other runs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RunInfo {
     /// The words of the command line.
     pub command: String,

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -14,8 +13,7 @@ use serde_json::{Map, Value};
 const COUNTERS: &str = "counters";
 
 /// The middle of some values, and how far they lie apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The middle one; between the two middle ones if their number is even.
     pub median: f64,

@@ -1,15 +1,13 @@
 //! The table at the end: figure by figure, published and measured, before, after and best.
 
 use comfy_table::{CellAlignment, Table, presets};
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{Report, at, condition};
 
 /// A figure that the table shows.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Shown {
     /// The case; `None` is the headline.
     pub case: Option<String>,

@@ -14,7 +14,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::table::Shown;
@@ -164,8 +163,7 @@ impl fmt::Display for Harm {
 }
 
 /// One bar, and whether it was reached.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// What is compared.
     pub what: String,
@@ -263,8 +261,7 @@ impl Check {
 }
 
 /// What an experiment showed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
     /// Whether every bar was reached.
     pub reached: bool,

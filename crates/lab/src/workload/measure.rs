@@ -8,9 +8,7 @@ use plimsoll::Stack;
 use plimsoll_stack::Stack as Core;
 
 use super::Kind;
-use crate::figures::{
-    Counters, Figures, Latency, difference, octets_per_packet, packets_out, per, pure_acks,
-};
+use crate::figures::{Counters, Figures, Latency, difference, packets_out, per, pure_acks};
 use crate::usage::{Processors, Usage, by_role, roles_since};
 
 /// The state of everything that is counted, at one moment.
@@ -176,20 +174,8 @@ impl Measured {
             Some(server) if receiving => server,
             _ => &self.client,
         };
-        let get = |counters: &Counters, name: &str| counters.get(name).copied();
         let seconds = self.elapsed.as_secs_f64();
-        let switches = self.usage.and_then(|usage| usage.switches);
-        let mut figures = Figures {
-            wire_segments: get(measured, "TcpOutSegs")
-                .map(|first| first + get(measured, "TcpRetransSegs").unwrap_or(0)),
-            super_segments: get(measured, "plimsoll.SuperSegs"),
-            octets_per_packet: octets_per_packet(measured),
-            cpu_seconds: self.usage.map(|usage| usage.cpu_seconds),
-            voluntary_context_switches: switches.map(|(voluntary, _)| voluntary),
-            involuntary_context_switches: switches.map(|(_, involuntary)| involuntary),
-            counters: measured.clone(),
-            ..Figures::default()
-        };
+        let mut figures = Figures::of(measured.clone(), self.usage);
         let ours = pure_acks(&self.client);
         let all = match &self.server {
             Some(server) => ours.zip(pure_acks(server)).map(|(ours, theirs)| ours + theirs),
