@@ -46,7 +46,8 @@ commands:
                                   against the host kernel. What cannot run is named, and fails where
                                   CI is set
   nightly [--skip SUITE]...       packaging, tests of other projects, and searches for new faults
-  tidy                            check the habits that a script can check
+  tidy [--update]                 check the habits that a script can check; or lower the list of
+                                  words that plain English avoids
   mutants [NAME]...               seeded defects, and whether the swarm, a script or an experiment
                                   of the lab shows them
   docs                            write the pages of docs/ that are made from the code
@@ -111,7 +112,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
             let suites = NIGHTLY.iter().map(|nightly| &nightly.suite);
             return Ok(exit(Session::new(&root()?, skipped(rest)?).run(suites)));
         }
-        Some("tidy") => tidy::run(&root()?),
+        Some("tidy") => tidy::run(&root()?, rest),
         Some("mutants") => mutants::run(&root()?, rest),
         Some("docs") => docs::write(&root()?, rest),
         Some("figures") => figures::run(&root()?, rest),

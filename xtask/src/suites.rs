@@ -215,7 +215,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Suite> {
 
 impl Session {
     pub(crate) fn tidy(&mut self) -> Result<()> {
-        tidy::run(&self.root)?;
+        tidy::run(&self.root, &[])?;
         self.tally.pass();
         Ok(())
     }

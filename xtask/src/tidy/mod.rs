@@ -3,11 +3,12 @@
 //! Each rule is a habit that a reviewer would otherwise have to watch for, and that clippy does not
 //! know: the length of files, the width of lines, a module doc at the top, no clock and no ambient
 //! randomness in the crates that must replay byte for byte, counters that tests assert, one reason
-//! to ignore a test, no circle of modules in the engine and the stack, and documents whose paths
-//! and links exist.
+//! to ignore a test, no circle of modules in the engine and the stack, words that plain English
+//! avoids, and documents whose paths and links exist.
 
 mod circles;
 mod counters;
+mod english;
 mod lexer;
 mod rules;
 mod source;
@@ -20,7 +21,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use circles::Modules;
 use source::Source;
 
@@ -110,6 +111,7 @@ fn check(tree: &Tree) -> Result<Vec<Finding>> {
     counters::check(&sources, &mut findings);
     tree::check(tree, &mut findings);
     check_circles(tree, &mut findings)?;
+    english::check(tree, &mut findings)?;
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(findings)
 }
@@ -139,11 +141,18 @@ fn check_circles(tree: &Tree, findings: &mut Vec<Finding>) -> Result<()> {
     Ok(())
 }
 
-/// Checks the repository at `root` and prints every finding. An error means there were some.
-pub(crate) fn run(root: &Path) -> Result<()> {
+/// Checks the repository at `root` and prints every finding. An error means there were some. With
+/// the word `--update` it lowers the list of words that plain English avoids first.
+pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
+    let update = words == ["--update"];
+    ensure!(update || words.is_empty(), "usage: cargo xtask tidy [--update]");
     let tree = Tree::read(root)?;
     let mut findings = check(&tree)?;
     counters::check_places(&tree, &mut findings);
+    if update && findings.iter().all(english::is_lower) {
+        english::update(root, &tree)?;
+        findings.clear();
+    }
     for finding in &findings {
         println!("{finding}");
     }

@@ -206,3 +206,21 @@ fn who_is_owned_by_the_stack_does_not_know_it() {
     assert_eq!(findings(&files), ["crates/stack/src:1: `a` uses `stack`, which owns it"]);
     assert!(findings(&files[1..]).is_empty());
 }
+
+#[test]
+fn words_that_plain_english_avoids_only_become_fewer() {
+    let list = ("xtask/english.toml", "\"a.rs\" = 1\n\"gone.rs\" = 1\n");
+    let text = "//! D.\n// Nobody tells\n// why.\nlet told = \"told\";\n";
+    let found = |path, text| findings(&[list, (path, text)]);
+    assert_eq!(one("a.rs", text).len(), 2, "both of a file that is not listed");
+    let moved = found("a.rs", text);
+    assert_eq!(moved.len(), 1, "one is listed, one came from a file that is gone: {moved:?}");
+    assert!(moved[0].contains("--update"));
+    assert_eq!(
+        found("b.rs", "//! D.\n// Nobody tells the other, or hears of it.\n").len(),
+        1 + 3 - 2 + 2
+    );
+    let free = "//! D.\n// It runs. What a run gives is kept. What for? Here.\n";
+    assert_eq!(one("a.rs", free).len(), 1);
+    assert!(one("page.md", "A page.\n\n```\nWho knows\n```\n").is_empty());
+}
