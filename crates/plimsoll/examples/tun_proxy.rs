@@ -3,15 +3,22 @@
 //! ```sh
 //! cargo build -p plimsoll --features tokio --example tun_proxy
 //! sudo target/debug/examples/tun_proxy &
-//! sudo ip address add 192.0.2.1/24 dev plimsoll0
-//! sudo ip route add 198.51.100.0/24 dev plimsoll0
-//! curl http://198.51.100.7/
+//! sudo ip netns add inside                            # the programs that shall use the proxy
+//! sudo ip link set plimsoll0 netns inside
+//! sudo ip -n inside address add 192.0.2.2/24 dev plimsoll0
+//! sudo ip -n inside link set plimsoll0 up
+//! sudo ip -n inside route add default dev plimsoll0
+//!
+//! sudo ip address add 198.51.100.7/32 dev lo          # a server that the host reaches
+//! python3 -m http.server --bind 198.51.100.7 8000 &
+//! sudo ip netns exec inside curl http://198.51.100.7:8000/
 //! ```
 //!
 //! It needs root, or a device that root has created
 //! (`ip tuntap add dev plimsoll0 mode tun user $USER`). The proxy dials through the host's sockets.
-//! If the host routes that connection into the device again, it loops: route only destinations that
-//! the proxy reaches in another way, or run it in a network namespace. A test runs `main`.
+//! The network namespace keeps these connections apart from those of the device. Without one, a
+//! connection that the host routes into the device again is proxied again, without end: route only
+//! destinations that the proxy reaches in another way. A test runs `main`.
 
 use plimsoll::Stack;
 use plimsoll::device::tun::{self, TunConfig};
