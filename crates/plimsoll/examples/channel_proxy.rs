@@ -1,11 +1,11 @@
-//! A transparent proxy whose packets come over a channel: what a VPN client, a sandbox or a virtual
-//! machine hands over takes the place of `guest` here.
+//! A transparent proxy whose packets come over a channel. In place of `guest` here there would be a
+//! VPN client, a sandbox or a virtual machine.
 //!
 //! `cargo run -p plimsoll --features tokio --example channel_proxy`
 //!
 //! It needs no privilege and ends by itself. A guest with a stack of its own opens connections to
-//! addresses that nobody here has; the proxy dials the host's loopback in their place, and refuses
-//! what it cannot reach before the guest takes the connection for open.
+//! addresses that no host here has. The proxy dials the host's loopback in their place. If that
+//! fails, it refuses the connection before the guest sees it open.
 
 use std::io;
 
@@ -74,7 +74,7 @@ async fn carry(mut from: ChannelReceiver, mut to: ChannelSender) {
     }
 }
 
-/// What the guest does: it reaches an echo under another address, and a port where nobody is.
+/// The guest: it reaches an echo under another address, and a port without a listener.
 async fn visit(guest: &Stack) -> Result<(), Box<dyn std::error::Error>> {
     let echo = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let port = echo.local_addr()?.port();

@@ -87,7 +87,7 @@ impl DeviceRx for Rx {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        // The stack asks before it sleeps: a kick may have come too early for it to see.
+        // The stack calls this before it sleeps: it may have missed a wake-up that came too early.
         let waits = self.way.lock().is_ok_and(|way| !way.is_empty());
         waits.then_some(Instant::ZERO)
     }

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::spawn(Driver::new(&client)?);
     tokio::spawn(Driver::new(&server)?);
 
-    // The server's part of the program knows no stack: it is in its scope.
+    // The server's part of the program has no reference to a stack; it runs in the stack's scope.
     let listener = net::scope(&server, TcpListener::bind(ADDRESS)).await?;
     tokio::spawn(async move {
         while let Ok((mut stream, peer)) = listener.accept().await {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! It needs no privilege and ends by itself. A guest with a stack of its own talks to an echo over
-//! a channel; with `device::tun::open` in place of the channel it would be the kernel. Beside it
-//! the loop answers on a UDP socket of the kernel how much was echoed so far.
+//! a channel; with `device::tun::open` in place of the channel the kernel would do so. The loop
+//! also serves a UDP socket of the kernel, which answers how much was echoed so far.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,9 +21,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 
-/// The descriptors of the stack in the epoll set. What makes them ready, `QueueLoop::poll` finds.
+/// The stack's descriptors in the epoll set. `QueueLoop::poll` finds out what made them ready.
 const OF_THE_STACK: u64 = 0;
-/// The descriptor of the program's own.
+/// The program's own descriptor.
 const QUESTIONS: u64 = 1;
 /// The listener's token in the ready queue; those of streams follow.
 const LISTENER: usize = 0;
@@ -42,7 +42,8 @@ impl Epoll {
         Ok(Epoll { set, watches: Vec::new() })
     }
 
-    /// Sleeps until something is ready or the stack has a timer due. Returns whether somebody asks.
+    /// Sleeps until something is ready or the stack has a timer due. Returns whether a question
+    /// came.
     fn sleep(&mut self, wait: &PreparedWait<'_>) -> io::Result<bool> {
         let watches: Vec<Watch> = wait.watches().collect();
         if watches != self.watches {
@@ -69,7 +70,7 @@ impl Epoll {
     }
 }
 
-/// A stream of the echo, and what it has heard and not said yet.
+/// A stream of the echo, and the bytes that it has read and not written yet.
 struct Echo {
     stream: TcpStream,
     held: Vec<u8>,
@@ -108,7 +109,7 @@ impl Echo {
     }
 }
 
-/// What the loop serves.
+/// The sockets of the stack that the loop serves.
 struct Service {
     ready: ReadyQueue,
     listener: TcpListener,
@@ -155,7 +156,7 @@ impl Service {
     }
 }
 
-/// The loop. It ends when somebody has asked how much was echoed, and all of it was.
+/// The loop. It ends when a question has come how much was echoed, and all of it was.
 fn run(mut queue: QueueLoop, questions: &UdpSocket, expected: usize) -> io::Result<()> {
     let mut epoll = Epoll::new(questions)?;
     let ready = ReadyQueue::with_kicker(queue.kicker());

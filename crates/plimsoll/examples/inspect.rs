@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What one connection knows about itself.
+/// Prints the state of one connection.
 fn connection(stream: &TcpStream) {
     let info: Info = stream.info();
     println!("{:?}, rtt {:?}, cwnd {}", info.state, info.rtt, info.snd_cwnd);
@@ -65,7 +65,7 @@ fn connection(stream: &TcpStream) {
     decisions.iter().for_each(|decision| println!("{decision}"));
 }
 
-/// What a UDP socket tells of a datagram, and of itself.
+/// Prints what a UDP socket reports about a datagram, and about itself.
 fn datagrams(stack: &Stack) -> std::io::Result<()> {
     let socket = UdpSocket::bind(stack, "127.0.0.1:0")?;
     socket.send_to(b"ahoy", socket.local_addr()?)?;

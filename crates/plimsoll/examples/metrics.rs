@@ -1,4 +1,4 @@
-//! A web server on our sockets that tells Prometheus of its stack.
+//! A web server on Plimsoll's sockets that exposes the stack's metrics to Prometheus.
 //!
 //! ```sh
 //! cargo run --example metrics --features axum,prometheus -- plimsoll0 &

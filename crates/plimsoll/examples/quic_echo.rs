@@ -11,7 +11,7 @@ use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
 
-/// For `localhost`, and for this example alone: everybody knows the key.
+/// For `localhost`, and for this example alone: the key is public.
 const CERTIFICATE: &[u8] = include_bytes!("../tests/data/quic-cert.der");
 const KEY: &[u8] = include_bytes!("../tests/data/quic-key.der");
 

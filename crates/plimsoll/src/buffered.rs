@@ -1,17 +1,17 @@
-//! Streams that put small writes aside: [`BufferedStream`].
+//! Streams that buffer small writes: [`BufferedStream`].
 //!
 //! # Theory of operation
 //!
-//! What is written goes into a chunk of the stack's own memory, which is taken when the first byte
-//! comes. Until it is handed over, a write is a copy into memory that nobody else knows of: it
-//! takes no lock, reads no clock and wakes nobody. Handing over is by reference if the chunk is at
-//! least half full and holds half a segment, and ends it: a stream with nothing aside holds no
-//! chunk.
+//! Writes go into a chunk of the stack's own memory, which is allocated when the first byte comes.
+//! Until the chunk is handed over, a write is a copy into memory that no other thread refers to: it
+//! takes no lock, reads no clock and wakes no thread. A chunk that is at least half full and holds
+//! half a segment is handed over by reference, and a new one is allocated for the next write. So a
+//! stream with an empty buffer holds no chunk.
 //!
-//! A chunk is taken only if the send buffer has space. Then all that is put into it is taken when
-//! it is handed over, space or not, so that handing over neither waits nor takes a part only: a
-//! flush, a shutdown and a drop lose nothing. The send buffer is exceeded by what is in such chunks
-//! at most, one for each clone with a buffer.
+//! A chunk is allocated only if the send buffer has space. The send buffer then takes all of it
+//! when it is handed over, with or without space. So a handover neither waits nor takes only a
+//! part: a flush, a shutdown and a drop lose nothing. The send buffer is exceeded by the contents
+//! of such chunks at most, one for each clone with a write buffer.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -66,38 +66,40 @@ impl AsStream for TcpStream {
 }
 
 /// A stream with a buffer for small writes: each costs a copy of its bytes and a few nanoseconds.
-/// It is made by [`TcpStream::with_write_buffer`] and its namesakes in [`net`](crate::net), and
-/// reads and writes by the traits by which its stream does: those of std, of tokio, and of
+/// [`TcpStream::with_write_buffer`] and its namesakes in [`net`](crate::net) create it. It
+/// implements the same traits for reads and writes as its stream: those of std, of tokio, and of
 /// futures-io.
 ///
-/// What is written is put aside. It is handed to the stack, which sends it as if it had been
-/// written then,
+/// Written bytes stay in the buffer until they are handed to the stack, which then sends them as if
+/// they had just been written. They are handed over
 ///
-/// - when the buffer is full, with what does not fit any more in the next one;
+/// - when the buffer is full; bytes that do not fit begin the next buffer;
 /// - by `flush`, and by [`shutdown`](Self::shutdown), [`into_inner`](Self::into_inner) and the
 ///   `poll_shutdown` or `poll_close` of the traits;
-/// - before a read through this type that finds nothing, so that a request is not kept back while
-///   its response is waited for;
-/// - when this is dropped, *also* in a panic: nothing is lost. But nobody hears of an error then;
+/// - before a read through this type that finds no data, so that a request is not held back while
+///   its sender waits for the response;
+/// - when this is dropped, *also* in a panic: nothing is lost. Errors of that handover are not
+///   reported;
 /// - on a thread that runs a stack's loop, at the end of the turn ([`Stack::poll_with`],
-///   [`QueueLoop::poll_with`]), or where that thread polls, waits or prepares a wait next. It hands
-///   over what it was the last to write to: a loop that never flushes keeps nobody waiting, but for
-///   what another thread has put aside before it passed the stream on.
+///   [`QueueLoop::poll_with`]), or when that thread next polls, waits or prepares a wait. The
+///   thread hands over the buffers that it was the last to write to. So a loop that never flushes
+///   delays no peer, except for bytes that another thread buffered before it passed the stream on.
 ///
-/// Elsewhere nothing is handed over by itself: on a thread that blocks, or in a task, who waits for
-/// an answer otherwise than by a read through this type must `flush` before. A [driver] is no such
-/// loop.
+/// Elsewhere there is no automatic handover. On a thread that blocks, or in a task, call `flush`
+/// before you wait for an answer, unless you wait by a read through this type. A [driver] is no
+/// such loop.
 ///
-/// Errors arrive at the call that hands over, at the latest at `flush`; what the end of a turn met
-/// is told by the next call that hands over. Bytes that an error kept from being handed over are
-/// gone, as those in the send buffer of a connection that has failed are.
+/// The call that hands over returns its errors, `flush` at the latest. An error at the end of a
+/// turn is returned by the next call that hands over. Bytes that could not be handed over because
+/// of an error are lost, like those in the send buffer of a failed connection.
 ///
-/// Handing over never waits for space: the space is looked at when a buffer begins, and without any
+/// A handover never waits for space, because space is checked when a buffer begins. Without space,
 /// a write waits or is pending as on the stream itself. So a send buffer (SO_SNDBUF) is exceeded by
-/// one write buffer at most, where clones have buffers of their own by one for each. When memory is
-/// short, or a budget leaves less than a buffer, writes are not put aside.
+/// at most one write buffer for each clone that has one. When memory is short, or a budget leaves
+/// less than a buffer, writes are not buffered.
 ///
-/// What is written past it, to a clone or to [`get_ref`](Self::get_ref), goes before what is aside.
+/// Writes that bypass the buffer, on a clone or on [`get_ref`](Self::get_ref), are sent before its
+/// contents.
 ///
 /// ```
 /// # use std::io::{Read, Write};
@@ -146,12 +148,12 @@ impl<S: Buffers> BufferedStream<S> {
         BufferedStream { stream: Some(stream), buffer: LoanCell::new(None), capacity }
     }
 
-    /// The stream. What is written to it goes before what is aside.
+    /// The stream. Bytes written to it directly are sent before the buffered ones.
     pub fn get_ref(&self) -> &S {
         self.stream.as_ref().expect(THERE)
     }
 
-    /// The stream. What is written to it goes before what is aside.
+    /// The stream. Bytes written to it directly are sent before the buffered ones.
     pub fn get_mut(&mut self) -> &mut S {
         self.stream.as_mut().expect(THERE)
     }
@@ -233,7 +235,8 @@ impl<S: Buffers> BufferedStream<S> {
         if rest.is_empty() || self.begin(rest) {
             return Ok(data.len());
         }
-        // What was taken counts; the rest comes again, and finds nothing aside.
+        // Report the bytes taken so far. The caller passes the rest again, and the buffer is empty
+        // then.
         if taken > 0 { Ok(taken) } else { direct(self.get_mut(), rest) }
     }
 
@@ -327,8 +330,8 @@ impl<S: Buffers + Write> Write for BufferedStream<S> {
         self.write_parts_by(parts, |stream, data| stream.write(data))
     }
 
-    /// Hands over what is aside, and lets go what a cork or a write that said that more follows
-    /// holds. Does not wait for acknowledgements, nor for space.
+    /// Hands over the buffered bytes, and sends data held by a cork or by a write with
+    /// `WriteFlags::more`. Waits neither for acknowledgements nor for space.
     fn flush(&mut self) -> io::Result<()> {
         self.hand_over()?;
         self.get_mut().flush()

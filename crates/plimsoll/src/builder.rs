@@ -98,7 +98,7 @@ pub enum BuildError {
     Pcap {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The error that the call returned.
         error: std::io::Error,
     },
     /// The system gave no random numbers.
@@ -186,8 +186,8 @@ impl StackBuilder {
     }
 
     /// Lets connections over the last device acknowledge everything at once, as the attribute
-    /// `quickack` of `ip route` does on Linux. What is due within one batch of packets is one ACK
-    /// nevertheless, unless `net.ipv4.tcp_backlog_ack_defer` is 0.
+    /// `quickack` of `ip route` does on Linux. ACKs that are due within one batch of packets are
+    /// still combined into one, unless `net.ipv4.tcp_backlog_ack_defer` is 0.
     pub fn quickack(self, on: bool) -> StackBuilder {
         self.interface("quickack", |interface| interface.metrics.quickack = on)
     }
@@ -247,11 +247,12 @@ impl StackBuilder {
         self
     }
 
-    /// Has an interface whose device fails wait for the next one, which
-    /// [`Stack::replace_device`](crate::Stack::replace_device) gives it. Connections, listeners and
-    /// the stack go on; what leaves meanwhile is lost, as on a cable that was pulled out, and is
-    /// sent again. Android's VPN service replaces its device so when the network changes. Unless it
-    /// is on, they end with an error, and the stack ends with its last device.
+    /// Keeps an interface whose device has failed until
+    /// [`Stack::replace_device`](crate::Stack::replace_device) gives it the next one. Connections,
+    /// listeners and the stack continue. Packets sent meanwhile are lost, as with an unplugged
+    /// cable, and are retransmitted. Android's VPN service, for example, replaces its device when
+    /// the network changes. Without this setting they end with an error, and the stack ends with
+    /// its last device.
     ///
     /// ```
     /// # use plimsoll::device::memory_link;
@@ -437,7 +438,7 @@ fn physical_memory() -> Option<u64> {
     total_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// What a text like that of /proc/meminfo says of all memory, in bytes.
+/// The total memory in bytes, from a text in the format of /proc/meminfo.
 fn total_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

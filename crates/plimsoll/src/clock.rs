@@ -27,7 +27,7 @@ fn origin() -> StdInstant {
     *ORIGIN.get_or_init(|| StdInstant::now() - Duration::from_secs(1))
 }
 
-/// Tells the time to a stack, where the clock of the process is not the right one: see
+/// The time source of a stack, where the process's clock is not the right one: see
 /// [`StackBuilder::clock`](crate::StackBuilder::clock).
 pub trait Clock: Send + Sync {
     /// The time. It may jump forward: timers are overdue then. It never runs backwards; if it does

@@ -13,7 +13,7 @@ pub(crate) fn would_block() -> Error {
     SocketError::WouldBlock.into()
 }
 
-/// What a call on a socket of `stack` answers.
+/// The error that a call on a socket of `stack` returns.
 pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
     let down = SocketError::Connection(ConnectionError::DeviceGone);
     let aborted = SocketError::Connection(ConnectionError::Aborted);
@@ -21,7 +21,7 @@ pub(crate) fn io_error(stack: &Stack, error: SocketError) -> Error {
         Some(why) if error == SocketError::NetworkDown || error == down => {
             Error::new(ErrorKind::NetworkDown, why.clone())
         }
-        // What is open when the stack is shut down is reset.
+        // Shutting the stack down resets its open connections.
         Some(why @ StackError::ShutDown) if error == aborted => {
             Error::new(ErrorKind::NetworkDown, why.clone())
         }

@@ -163,7 +163,7 @@ impl GatedListener {
         self.shared.listener.budget()
     }
 
-    /// What is used of the budget now.
+    /// The current use of the budget.
     pub fn budget_use(&self) -> BudgetUse {
         self.shared.listener.budget_use()
     }
@@ -280,7 +280,7 @@ impl Incoming {
         self.inner.as_ref().expect("what decides consumes the value")
     }
 
-    /// Who wants to connect.
+    /// The address of the client.
     pub fn peer(&self) -> SocketAddr {
         self.inner().peer()
     }
@@ -290,7 +290,7 @@ impl Incoming {
         self.inner().destination()
     }
 
-    /// What the SYN asked for. With [`GateConfig::verify_source`] all fields have their defaults,
+    /// The options of the SYN. With [`GateConfig::verify_source`] all fields have their defaults,
     /// since the SYN was not kept.
     pub fn options(&self) -> SynOptions {
         self.inner().options()

@@ -218,7 +218,7 @@ impl TcpListener {
         self.shared.listener.budget()
     }
 
-    /// What is used of the budget now.
+    /// The current use of the budget.
     pub fn budget_use(&self) -> BudgetUse {
         self.shared.listener.budget_use()
     }

@@ -107,8 +107,8 @@ impl TcpStream {
         self.set_option(SetOption::Autocork(autocork))
     }
 
-    /// What happens to tails of this stream's super-segments, whatever `plimsoll.tcp_tso_tail`
-    /// says; `None` follows the setting.
+    /// Sets how this stream treats the tails of super-segments, regardless of
+    /// `plimsoll.tcp_tso_tail`; `None` follows the setting.
     ///
     /// # Errors
     /// None so far.
@@ -194,7 +194,7 @@ impl TcpStream {
         self.set_option(SetOption::QuickAck(quickack))
     }
 
-    /// What was set by [`set_quickack`](Self::set_quickack); before that, `true`.
+    /// The value set by [`set_quickack`](Self::set_quickack); `true` if it was never set.
     ///
     /// # Errors
     /// None; the result is there because every getter has one.
@@ -306,10 +306,10 @@ impl TcpStream {
         self.set_option(SetOption::RcvBuf(bytes))
     }
 
-    /// Bounds the window that the peer is offered, in bytes (TCP_WINDOW_CLAMP); `None`, which is
-    /// the default, leaves it to the receive buffer. What the peer was offered before stays
-    /// offered. A bound that is to count from the handshake on belongs to the options of a listener
-    /// or of a connect ([`Options::window_clamp`]).
+    /// Bounds the window that the peer is offered, in bytes (TCP_WINDOW_CLAMP). With `None`, the
+    /// default, the receive buffer alone bounds it. A window that was offered before is not
+    /// withdrawn. To bound the window from the handshake on, set the option of a listener or of a
+    /// connect ([`Options::window_clamp`]).
     ///
     /// # Errors
     /// `InvalidInput` if it is less than 1,152.

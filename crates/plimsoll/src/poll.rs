@@ -105,7 +105,7 @@ impl TcpStream {
         poll_io(|| self.try_write_parts(bufs), || self.poll_writable(cx.waker()))
     }
 
-    /// Lets go what a cork, or a write that said that more follows, holds; a cork stays in. It is
+    /// Sends data held by a cork or by a write with `WriteFlags::more`; a cork stays set. It is
     /// ready at once: it does not wait for acknowledgements.
     ///
     /// # Errors

@@ -127,7 +127,7 @@ impl Collector for StackCollector {
     }
 }
 
-/// What a counter is called here.
+/// A counter's name in the exposition.
 #[derive(Debug)]
 struct Name {
     /// Without the unit and `_total`.
@@ -256,7 +256,7 @@ impl Page<'_> {
     }
 
     fn listeners(&mut self, listeners: &[ListenerMetrics]) -> fmt::Result {
-        // Several listeners may have one address; a label stands once.
+        // Several listeners may have one address, but a label set may appear only once.
         let mut by_address = BTreeMap::new();
         for listener in listeners {
             let (queue, limit) = by_address.entry(listener.local).or_insert((0, 0));

@@ -13,10 +13,10 @@
 //! # }
 //! ```
 //!
-//! quinn gets what it wants of a socket: ECN both ways, up to 64 datagrams of any length in one
-//! send, trains of datagrams in one read, the address that a datagram was sent to, and packets that
-//! no host fragments them. Datagrams that cannot leave are lost; `plimsoll.UdpSendsLost` counts
-//! them.
+//! The socket supports everything that quinn uses: ECN both ways, up to 64 datagrams of any length
+//! in one send, trains of datagrams in one read, the destination address of each datagram, and
+//! packets that no host fragments. Datagrams that cannot leave are lost; `plimsoll.UdpSendsLost`
+//! counts them.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -79,7 +79,7 @@ pub fn socket_on_tokio(socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>>
     let runtime = Handle::try_current().map_err(|error| {
         io::Error::other(format!("quic::socket_on_tokio has to be called on tokio: {error}"))
     })?;
-    // What is amiss with the runtime shows now, and not when a peer begins to send fast.
+    // Report a wrong kind of runtime now, and not when a peer begins to send fast.
     DeviceWatcher::probe()?;
     socket.socket().watch_devices(true);
     adapted(socket, Some(Watching { runtime, watcher: Mutex::default() }))
@@ -91,7 +91,7 @@ fn adapted(socket: UdpSocket, watching: Option<Watching>) -> io::Result<Arc<dyn 
     Ok(Arc::new(QuicSocket { socket, maps, watching }))
 }
 
-/// What wakes an endpoint when the devices are readable.
+/// Wakes an endpoint when the devices are readable.
 struct Watching {
     /// The runtime that watches them, whichever task polls the endpoint.
     runtime: Handle,
@@ -131,7 +131,7 @@ impl AsyncUdpSocket for QuicSocket {
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         loop {
-            // What the runtime has told so far is forgotten before the devices are looked at.
+            // Clear the readiness that the runtime reported before, then look at the devices.
             self.watched(|watcher| watcher.forget(cx));
             let mut count = 0;
             for (buf, meta) in bufs.iter_mut().zip(meta.iter_mut()) {
@@ -151,7 +151,7 @@ impl AsyncUdpSocket for QuicSocket {
                 return Poll::Ready(Ok(count));
             }
             if self.watch(cx) == Watch::Changed {
-                // What came before they were watched is not told.
+                // Readiness from before the devices were watched is not reported: read again.
                 continue;
             }
             ready!(self.socket.poll_recv_ready(cx))?;

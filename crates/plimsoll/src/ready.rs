@@ -1,8 +1,9 @@
-//! Readiness for event loops: which of many sockets can go on.
+//! Readiness for event loops: which of many sockets can make progress.
 //!
 //! A loop that runs a stack itself gives each of its sockets a waker that carries a number, a
-//! *token*. When the socket becomes ready the token enters the queue, at most once until it is
-//! taken. If that happens on another thread while the loop sleeps in [`Stack::wait`], it is kicked.
+//! *token*. When the socket becomes ready, the token enters the queue, at most once until it is
+//! taken. If that happens on another thread while the loop sleeps in [`Stack::wait`], the loop is
+//! woken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,9 +11,9 @@ impl TcpStream {
     /// in are handed out, at most `max` bytes in up to [`MAX_SLICES`](crate::MAX_SLICES) ranges. An
     /// empty list is the end of the stream (or `max` is zero).
     ///
-    /// Over a link in memory these are the very buffers that the peer has written. What the reader
-    /// holds does not count for the receive buffer any more, but keeps whole buffers of the stack
-    /// alive; copy a few bytes that you keep for long. An urgent byte ends a read, as ever.
+    /// Over a link in memory these are the very buffers that the peer has written. Data that the
+    /// reader holds no longer counts against the receive buffer, but keeps whole buffers of the
+    /// stack alive. Copy a few bytes that you keep for long. An urgent byte ends a read, as ever.
     ///
     /// ```
     /// # use std::io::Write;

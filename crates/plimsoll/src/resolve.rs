@@ -15,15 +15,15 @@ use crate::stack::Stack;
 /// The future of [`Resolve::resolve`].
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Looks names up for the sockets of a stack; [`StackBuilder::resolver`] takes one. Without one the
-/// host's resolver is asked, as std and tokio do. Literal addresses never get here.
+/// Resolves names for the sockets of a stack; [`StackBuilder::resolver`] takes one. Without one the
+/// host's resolver is used, as by std and tokio. Literal addresses never get here.
 ///
 /// ```
 /// use std::net::IpAddr;
 /// use std::sync::Arc;
 /// use plimsoll::{Resolve, Resolving, Stack, TcpListener, TcpStream};
 ///
-/// /// Knows one name.
+/// /// A resolver for one name.
 /// #[derive(Debug)]
 /// struct Hosts;
 ///
@@ -78,7 +78,7 @@ mod sealed {
     use std::io;
     use std::net::SocketAddr;
 
-    /// What there is to connect to.
+    /// The destinations of a connect.
     #[derive(Debug, PartialEq, Eq)]
     pub enum Target<'a> {
         Addresses(Vec<SocketAddr>),
@@ -164,7 +164,7 @@ fn with_port(found: Vec<IpAddr>, port: u16) -> Vec<SocketAddr> {
 }
 
 impl Stack {
-    /// What looks names up for the sockets of this stack, if it was given one.
+    /// The resolver of this stack's sockets, if one was set.
     pub fn resolver(&self) -> Option<&Arc<dyn Resolve>> {
         self.inner().resolver()
     }
@@ -206,7 +206,7 @@ pub(crate) async fn lookup_host(
         Target::Addresses(addresses) => return Ok(addresses),
         Target::Name(name, port) => (name.to_owned(), port),
     };
-    // What `address` is need not be `Send`: it ends here.
+    // The type of `address` need not be `Send`, so drop it before the first await.
     drop(address);
     match stack.resolver() {
         Some(resolver) => Ok(with_port(resolver.resolve(&name).await?, port)),

@@ -20,8 +20,8 @@ const FILE_PIECE: usize = 64 << 10;
 
 impl Stack {
     /// An empty buffer of this stack's memory, for at least `capacity` bytes but not more than
-    /// [`MAX_CHUNK`](plimsoll_buf::MAX_CHUNK). What it [freezes](ChunkWriter::freeze) can be
-    /// written without a copy ([`TcpStream::write_shared`]).
+    /// [`MAX_CHUNK`](plimsoll_buf::MAX_CHUNK). Its contents, once [frozen](ChunkWriter::freeze),
+    /// can be written without a copy ([`TcpStream::write_shared`]).
     pub fn buffer(&self, capacity: usize) -> ChunkWriter {
         self.core().pool().chunk(capacity)
     }
@@ -81,16 +81,16 @@ impl TcpStream {
         self.socket().write_with(self.now(), &list[..used], flags)
     }
 
-    /// Writes buffers without copying them: they are queued, sent and sent again by reference, and
-    /// a peer at the other end of a link in memory reads the very same bytes. Otherwise as
+    /// Writes buffers without copying them: they are queued, sent and retransmitted by reference,
+    /// and a peer at the other end of a link in memory reads the very same bytes. Otherwise as
     /// [`write_with`](Self::write_with).
     ///
-    /// A buffer is a [`Slice`]: of memory of the stack that the application fills
-    /// ([`Stack::buffer`]), or of any value that it has ([`Slice::from_owner`]). It is free when
-    /// its last slice is dropped, so your own type is notified by its `Drop`. To be notified when
-    /// the peer has acknowledged it, set [`SetOption::ZeroCopy`](crate::SetOption) and
+    /// A buffer is a [`Slice`]: of stack memory that the application fills ([`Stack::buffer`]), or
+    /// of any value that the application owns ([`Slice::from_owner`]). It is freed when its last
+    /// slice is dropped, so your own type is notified by its `Drop`. To be notified when the peer
+    /// has acknowledged it, set [`SetOption::ZeroCopy`](crate::SetOption) and
     /// [`WriteFlags::zerocopy`] and take reports ([`take_report`](Self::take_report)). Parts of
-    /// less than half a segment are copied: a reference to them would cost more.
+    /// less than half a segment are copied, because a reference to them would cost more.
     ///
     /// ```
     /// # use std::io::Read;

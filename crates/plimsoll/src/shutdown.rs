@@ -54,7 +54,7 @@ impl Stack {
             }
             let until = polled.next.map_or(limit, |next| next.min(limit));
             if let Err(StackError::AlreadyWaited { .. }) = self.wait(Some(until), quiet) {
-                // A loop of this very thread may have the role, and then nobody polls meanwhile.
+                // A loop of this very thread may hold the polling role; no thread polls meanwhile.
                 let now = self.now();
                 self.park_until_quiet(until.min(now + BESIDE_A_LOOP).since(now));
             }

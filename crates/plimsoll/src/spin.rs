@@ -1,10 +1,10 @@
 //! How long a read spins before it sleeps.
 //!
-//! The time is what SO_BUSY_POLL or `net.core.busy_read` says at most. A read that spins for
-//! nothing, and sleeps for long then, halves it for the next one, down to a small part; one that
-//! finds something doubles it again. So a connection on which little happens costs little. Where
-//! spinning is what makes answers come soon, a short time would never find any. So now and then a
-//! read spins for all of the time, and if that finds something, so does the next one.
+//! SO_BUSY_POLL or `net.core.busy_read` sets the longest time. A read that spins in vain, and then
+//! sleeps for long, halves the time for the next read, down to a small fraction. A read that finds
+//! data while it spins doubles it again. So a connection with little traffic costs little. Where
+//! answers come soon only because of spinning, a short time would never find any. Therefore a read
+//! now and then spins for the full time, and if it finds data, so does the next one.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use plimsoll_stack::{Spun, Stack, TcpSocket};
 use portable_atomic::AtomicU64;
 
-/// No time was set for the socket.
+/// The socket has no time of its own.
 const FOLLOW: u64 = u64::MAX;
-/// What is left at least of the time after spinning for nothing: this part.
+/// The largest divisor of the time: a read that spins does so for at least this fraction of it.
 const LEAST: u64 = 32;
-/// One in so many reads that could spin for less spins for all of the time.
+/// Of the reads with a shortened time, one in this many spins for the full time.
 const PROBE: u64 = 32;
 /// A sleep that ends within this many times the time was not long: spinning was almost of use.
 const SHORT: u32 = 2;
@@ -32,7 +32,7 @@ pub(crate) struct Spinning {
     since_probe: AtomicU64,
 }
 
-/// What came of spinning.
+/// The result of spinning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The socket is readable.

@@ -41,10 +41,10 @@ pub struct Stack {
     shared: Arc<Shared>,
 }
 
-/// What an application does on each softirq thread when it starts.
+/// The application's function that runs on each softirq thread when it starts.
 pub(crate) type OnThreadStart = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// How softirq threads are to be.
+/// The settings of softirq threads.
 #[derive(Default)]
 pub(crate) struct Threads {
     /// The name of the first.
@@ -58,7 +58,8 @@ struct Shared {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What a softirq thread holds: the stack, but not its handle, so that handles can run out.
+/// The part of a stack that its softirq threads hold. It is not a handle, so the last handle can
+/// go.
 pub(crate) struct Inner {
     core: Arc<Core>,
     /// `None` is the clock of the process.
@@ -90,7 +91,7 @@ impl Kicker {
         Kicker { core: Arc::downgrade(core), queue }
     }
 
-    /// As [`Stack::kick`].
+    /// Ends the wait, as [`Stack::kick`].
     pub fn kick(&self) {
         let Some(core) = self.core.upgrade() else { return };
         match self.queue {
@@ -100,7 +101,7 @@ impl Kicker {
     }
 }
 
-/// What [`Stack::poll`] found.
+/// The result of [`Stack::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Polled {
@@ -189,12 +190,12 @@ impl Stack {
         Polled::of(self.core().poll_with(self.now(), BUDGET, &mut turn))
     }
 
-    /// Sleeps until a device of any queue is readable, a thread [kicks](Self::kick) it, or `until`
-    /// is reached. After the stack has published that it sleeps it calls `ready`, and returns at
-    /// once if that is true: this is the place to check a [`ReadyQueue`](crate::ReadyQueue).
+    /// Sleeps until a device of any queue is readable, a thread calls [`kick`](Self::kick), or
+    /// `until` is reached. After the stack has published that it sleeps, it calls `ready`, and
+    /// returns at once if that is true. Check a [`ReadyQueue`](crate::ReadyQueue) there.
     ///
-    /// One thread at a time waits for a stack. Another could take a wake-up away that the first
-    /// needs.
+    /// Only one thread at a time may wait for a stack. A second one could consume a wake-up that
+    /// the first needs.
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
@@ -219,7 +220,7 @@ impl Stack {
         self.core().kick_all();
     }
 
-    /// Something that can kick without keeping the stack alive.
+    /// A handle that can end a wait without keeping the stack alive.
     pub fn kicker(&self) -> Kicker {
         Kicker::of(self.core(), None)
     }
@@ -275,12 +276,13 @@ impl Stack {
         self.core().metrics()
     }
 
-    /// What the queues of all connections hold, and the limits on it (`net.ipv4.tcp_mem`).
+    /// The memory in the queues of all connections, and the limits on it (`net.ipv4.tcp_mem`).
     pub fn memory(&self) -> MemoryUse {
         self.core().memory()
     }
 
-    /// What the receive queues of all UDP sockets hold, and the limit on it (`net.ipv4.udp_mem`).
+    /// The memory in the receive queues of all UDP sockets, and the limit on it
+    /// (`net.ipv4.udp_mem`).
     pub fn udp_memory(&self) -> plimsoll_stack::UdpMemoryUse {
         self.core().udp_memory()
     }
@@ -316,7 +318,7 @@ impl Stack {
         self.core().budget()
     }
 
-    /// What is used of the budget now.
+    /// The current use of the budget.
     ///
     /// ```
     /// use plimsoll::BudgetUse;
@@ -362,7 +364,7 @@ impl Stack {
     }
 
     /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
-    /// discipline, as `tc qdisc` takes it. What is queued moves over.
+    /// discipline, in the syntax of `tc qdisc`. Queued packets move to the new discipline.
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
@@ -566,7 +568,7 @@ impl Stack {
         }
     }
 
-    /// What runs the stack, which is not a handle of it.
+    /// The part that runs the stack, which is not a handle of it.
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.shared.inner
     }
@@ -614,8 +616,8 @@ impl Inner {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// The life of the softirq thread of one queue. Nobody else would run the queue after it: a
-    /// panic that gets as far as this ends the stack.
+    /// Runs the softirq thread of one queue. No other thread would run the queue after it, so a
+    /// panic that reaches this function ends the stack.
     fn softirq(&self, mut waiter: QueueWaiter, on_start: Option<OnThreadStart>) {
         let run = catch_unwind(AssertUnwindSafe(|| {
             if let Some(on_start) = on_start {

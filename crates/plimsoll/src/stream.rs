@@ -58,7 +58,7 @@ impl WeakStream {
 /// SO_LINGER is off.
 const NO_LINGER: u64 = u64::MAX;
 
-/// What all clones have in common.
+/// The state that all clones share.
 struct Shared {
     socket: Arc<TcpSocket>,
     stack: Stack,
@@ -159,9 +159,9 @@ impl Connector {
     }
 
     /// Connects with `data` in the SYN if the peer has given out a cookie before (TCP Fast Open,
-    /// RFC 7413), waits until the connection is established, and writes what the SYN did not take.
-    /// Without a cookie the SYN asks for one. A request that arrives twice, because the SYN was
-    /// sent again, must do no harm.
+    /// RFC 7413), waits until the connection is established, and writes the data that the SYN did
+    /// not take. Without a cookie the SYN asks for one. The peer may receive the request twice,
+    /// because the SYN was retransmitted: that must do no harm.
     ///
     /// # Errors
     /// As [`connect`](Self::connect) and `write`; `Unsupported` unless `net.ipv4.tcp_fastopen` has
@@ -415,11 +415,11 @@ impl TcpStream {
         self.shared.linger.store(nanos, Ordering::Relaxed);
     }
 
-    /// The last decisions of the connection, the oldest first: what held data and for how long, how
-    /// packets were cut, why acknowledgements left or waited, what was sent again, who was woken.
-    /// There are none unless the log was switched on: for this stream by
-    /// [`SetOption::DecisionLog`](crate::SetOption::DecisionLog), or for all new ones by the
-    /// setting `plimsoll.decision_log`, with how many to keep.
+    /// The last decisions of the connection, the oldest first: why data was held and for how long,
+    /// how packets were cut, why acknowledgements were sent or delayed, what was retransmitted,
+    /// which wakers were woken. There are none unless the log was switched on. To switch it on for
+    /// this stream, use [`SetOption::DecisionLog`](crate::SetOption::DecisionLog); for all new
+    /// ones, the setting `plimsoll.decision_log`. Both take the number of decisions to keep.
     ///
     /// ```
     /// # use std::io::Write;
@@ -710,17 +710,17 @@ impl TcpStream {
                 }
             }
         };
-        // What was written counts; the error shows up at the next call.
+        // Report the bytes written so far; the next call returns the error.
         if written > 0 { Ok(written) } else { Err(stopped) }
     }
 
-    /// Notes that what is written now may be held until more follows.
+    /// Notes that data written now may be held until more follows.
     pub(crate) fn note_held(&self) {
         self.shared.held.store(true, Ordering::Relaxed);
     }
 
-    /// Lets go what a cork, or a write that said that more follows, holds. A cork stays in. Does
-    /// not wait for acknowledgements.
+    /// Sends data held by a cork or by a write with `WriteFlags::more`; a cork stays set. Does not
+    /// wait for acknowledgements.
     pub(crate) fn push_held(&self) {
         if self.shared.held.load(Ordering::Relaxed) {
             let corked = self.socket().options().cork;
@@ -770,8 +770,8 @@ impl Write for &TcpStream {
         self.write_with(bufs, WriteFlags::default())
     }
 
-    /// Lets go what a cork, or a write that said that more follows, holds; a cork stays in. Does
-    /// not wait for acknowledgements.
+    /// Sends data held by a cork or by a write with `WriteFlags::more`; a cork stays set. Does not
+    /// wait for acknowledgements.
     fn flush(&mut self) -> io::Result<()> {
         self.push_held();
         Ok(())

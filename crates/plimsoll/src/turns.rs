@@ -1,8 +1,8 @@
-//! What the loops of a thread hand over at the end of their turns: what was put aside in buffers.
+//! The write buffers that a thread's loops hand over at the end of their turns.
 //!
-//! A buffer that is filled is lent to the thread that fills it ([`LoanCell`]). Whoever polls stacks
-//! there, or is about to sleep, hands over what all such buffers hold. A thread that never polls
-//! keeps a list for nothing; it is not longer than twice what is lent.
+//! A buffer with data is lent to the thread that fills it ([`LoanCell`]). When that thread polls a
+//! stack, or is about to sleep, it hands over the contents of all such buffers. A thread that never
+//! polls keeps the list in vain; the list is at most twice as long as the number of active loans.
 
 use std::cell::RefCell;
 
@@ -55,8 +55,8 @@ pub(crate) fn end() {
         if loans.borrow().list.is_empty() {
             return;
         }
-        // Wakers may fill buffers meanwhile, which begins a list anew. Most do not, and its room is
-        // kept.
+        // Wakers may fill buffers meanwhile, which begins a new list. Most do not, and the room of
+        // the old one is kept.
         let mut list = std::mem::take(&mut loans.borrow_mut().list);
         for (stream, lent) in list.drain(..) {
             let Some((Some(buffer), taken)) = lent.take() else { continue };

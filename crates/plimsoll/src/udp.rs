@@ -20,11 +20,11 @@ use crate::stack::Stack;
 /// socket.
 ///
 /// In addition to std's calls there are [`send_msg`](Self::send_msg) and
-/// [`recv_msg`](Self::recv_msg), with what the IP header says (ECN, TTL, the local address), and
+/// [`recv_msg`](Self::recv_msg), with fields of the IP header (ECN, TTL, the local address), and
 /// calls for several datagrams at once.
 ///
-/// A send that finds the send queue or the queue of the interface full waits, or returns
-/// `WouldBlock` on a non-blocking socket: nothing is dropped on the way out. What arrives while the
+/// A send that finds the send queue or the interface's queue full waits, or returns `WouldBlock` on
+/// a non-blocking socket: no datagram is dropped on the way out. A datagram that arrives while the
 /// receive queue is full is dropped and counted (`UdpRcvbufErrors`).
 ///
 /// ```
@@ -438,7 +438,7 @@ impl UdpSocket {
         Ok(get_timeout(&self.shared.write_timeout))
     }
 
-    /// What an ICMP error said, once (SO_ERROR).
+    /// The error of an ICMP message; the call clears it (SO_ERROR).
     ///
     /// # Errors
     /// None; the result is there because std's method has it.

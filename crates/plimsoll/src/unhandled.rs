@@ -18,16 +18,16 @@ use crate::stack::Stack;
 
 impl Stack {
     /// Calls `handler` for each packet of the kinds in `config` that no socket accepts, as long as
-    /// the result exists: packets of protocols that the stack does not have, ICMP that no socket
-    /// uses, and, if `config` asks for them, pings to addresses that are not the stack's, datagrams
-    /// to ports without a socket, and what is no IP.
+    /// the returned hook exists: packets of protocols that the stack does not have, and ICMP
+    /// messages that no socket uses. If `config` asks for them, also pings to addresses that are
+    /// not the stack's, datagrams to ports without a socket, and packets that are not IP.
     ///
-    /// The thread that polls calls it when a poll has come to its end, and goes on when it returns,
-    /// so it must not block; the stack holds no lock meanwhile. That may be a thread that reads a
-    /// UDP socket, also without blocking, since a reader that is behind polls for itself. What it
-    /// answers is done then: see [`Disposition`]. A panic of it goes no further
-    /// (`plimsoll.UnhandledPanics`). It should hold no handle of the stack, which would keep the
-    /// stack alive.
+    /// The thread that polls calls the handler at the end of a poll, and continues when it returns,
+    /// so it must not block; the stack holds no lock meanwhile. That thread may be reading a UDP
+    /// socket, even without blocking, since a reader whose queue fills up polls for itself. The
+    /// stack then does what the handler returns: see [`Disposition`]. A panic of the handler is
+    /// caught (`plimsoll.UnhandledPanics`). The handler should hold no handle of the stack, which
+    /// would keep the stack alive.
     ///
     /// ```
     /// use plimsoll::{Disposition, Stack};
@@ -118,9 +118,9 @@ impl Stack {
 }
 
 /// Receives the packets that no socket accepts; see [`Stack::on_unhandled`] for which these are.
-/// They wait in a queue that is bounded by [`UnhandledConfig::rcvbuf`]; one more is dropped
-/// (`plimsoll.UnhandledDropped`). What is in the queue gets no answer from the stack, unless
-/// [`refuse`](Self::refuse) says so. Dropping this ends it.
+/// They wait in a queue that is bounded by [`UnhandledConfig::rcvbuf`]; beyond it packets are
+/// dropped (`plimsoll.UnhandledDropped`). The stack does not answer packets in the queue, unless
+/// [`refuse`](Self::refuse) is called. Dropping this ends it.
 ///
 /// ```
 /// use plimsoll::{Stack, UnhandledConfig, UnhandledKind, UnhandledPackets};

@@ -176,7 +176,7 @@ async fn errors_urgent_data_and_the_end_are_waited_for_apart_from_data() {
     assert!(ready.is_error(), "{ready:?}");
     let told = far.take_error().unwrap().unwrap();
     assert_eq!(told.kind(), ErrorKind::ConnectionReset);
-    // The connection has ended, and has no error left to tell.
+    // The connection has ended, and has no error left to report.
     let ready = far.ready(Interest::ERROR).await.unwrap();
     assert!(ready.is_error(), "{ready:?}");
 }
@@ -270,7 +270,7 @@ async fn the_gate_has_streams_of_this_module() {
     let bound = net::scope(&proxy, async { GatedListener::bind_any(GateConfig::default()) });
     let listener = bound.await.unwrap();
 
-    // Who no longer waits takes nothing away.
+    // A cancelled `incoming` takes no connection away.
     tokio::select! {
         biased;
         _ = listener.incoming() => panic!("nobody has connected"),
@@ -297,13 +297,13 @@ async fn the_gate_has_streams_of_this_module() {
     let rejected = async { listener.incoming().await.unwrap().reject(Reject::Rst) };
     let (refused, ()) = tokio::join!(TcpStream::connect_on(&client, FAR), rejected);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    // So is who was to be accepted by a future that nobody polls.
+    // A connection whose `accept` future is never polled is reset, too.
     let forgotten = async { drop(listener.incoming().await.unwrap().accept()) };
     let (refused, ()) = tokio::join!(TcpStream::connect_on(&client, FAR), forgotten);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert_eq!(listener.get_ref().waiting(), 0);
 
-    // What waits hears of the end of its listener.
+    // A waiting connection is notified of the end of its listener.
     let incoming = tokio::select! {
         connected = TcpStream::connect_on(&client, FAR) => panic!("who accepted {connected:?}?"),
         incoming = listener.incoming() => incoming.unwrap(),

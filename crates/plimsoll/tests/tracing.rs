@@ -1,4 +1,4 @@
-//! What subscribers of the crate tracing are told.
+//! The spans and events that subscribers of the crate tracing receive.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fmt::{self, Write as _};
@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber, dispatcher};
 
-/// Keeps all that it is told, a line for each.
+/// Keeps all spans and events that it receives, a line for each.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Kept>>);
 
@@ -94,13 +94,14 @@ impl Subscriber for Recorder {
     fn exit(&self, _span: &Id) {}
 
     fn try_close(&self, id: Id) -> bool {
-        // Clones of spans end, too; the last end is what counts, and nobody counts here.
+        // Clones of spans end, too. Only the last end closes a span, and this recorder does not
+        // count them.
         self.keep(&format!("end {}", id.into_u64()), |_| ());
         false
     }
 }
 
-/// Two stacks without threads: this thread does all the work, so it is the one that tells.
+/// Two stacks without threads: this thread does all the work, so it also delivers the events.
 fn stacks() -> (Stack, Stack) {
     let (here, there) = memory_link::pair(Default::default());
     let build = |device, address: &str| {
@@ -157,7 +158,7 @@ fn errors_and_refusals_are_told() {
 }
 
 impl Recorder {
-    /// How often a refusal was told, and how often for this reason.
+    /// The number of refusals reported, and of those for this reason.
     fn refusals(&self, reason: &str) -> (usize, usize) {
         let kept = self.0.lock().unwrap();
         let all = kept.lines.iter().filter(|line| line.contains(" refused peer="));
@@ -287,7 +288,7 @@ fn a_subscriber_that_panics_harms_nobody() {
     });
 }
 
-/// Runs the stacks while it is told of an opening: the answer to the SYN ends the connection before
+/// Runs the stacks during the event of an opening: the answer to the SYN ends the connection before
 /// that call has returned.
 struct Runs(Recorder, Mutex<Option<(Stack, Stack)>>);
 
@@ -330,7 +331,7 @@ fn a_connection_that_ends_while_its_opening_is_told_leaves_no_span() {
     });
 }
 
-/// A subscriber may use the stack that it is told of.
+/// A subscriber may use the stack whose events it receives.
 #[test]
 fn a_subscriber_may_use_sockets() {
     struct Asks(Recorder, Mutex<Option<Stack>>);

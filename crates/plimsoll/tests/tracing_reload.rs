@@ -11,7 +11,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Dispatch, Event, Metadata, Subscriber, dispatcher};
 
-/// Counts the handles to spans. It listens until it is told to be deaf.
+/// Counts the handles to spans, until `is_deaf` is set.
 #[derive(Clone, Default)]
 struct Counter(Arc<Counts>);
 

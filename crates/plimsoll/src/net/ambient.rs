@@ -90,8 +90,8 @@ fn exchange(stack: Option<Stack>) -> Option<Stack> {
     HERE.try_with(|here| here.replace(stack)).ok().flatten()
 }
 
-/// `future`, with `stack` as the one of its task. What it spawns has the stack only if it is
-/// spawned by [`spawn`].
+/// `future`, with `stack` as its task's stack. Tasks that it spawns have the stack only if
+/// [`spawn`] spawns them.
 pub fn scope<F: Future>(stack: &Stack, future: F) -> Scope<F> {
     Scope { stack: stack.clone(), future }
 }

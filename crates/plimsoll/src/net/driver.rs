@@ -113,26 +113,26 @@ impl Driver {
                 Prepared::Sleep(deadline) => until = until.into_iter().chain(deadline).min(),
             }
         }
-        // It is stopped first and kicked then.
+        // `Inner::stop` sets the flag before it wakes the queues.
         if self.inner.is_stopped() {
             return Ok(Turn::Over);
         }
         let devices = self.waiters.iter().flat_map(QueueWaiter::devices);
         if self.watcher.watch(devices, cx)? == Watch::Changed {
-            // What came before they were watched is not told.
+            // Readiness from before the devices were watched is not reported: poll again.
             return Ok(Turn::Again);
         }
         self.timer.set(now, until, cx)
     }
 }
 
-/// What is to be done after a poll.
+/// The next step after a poll.
 enum Turn {
-    /// There may be more; the other tasks first.
+    /// There may be more work; the other tasks run first.
     Again,
-    /// It sleeps.
+    /// The driver sleeps.
     Sleep,
-    /// Nobody uses the stack any more.
+    /// The last handle of the stack is gone, or the stack was shut down.
     Over,
 }
 
@@ -161,7 +161,7 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// What wakes the driver at a time.
+/// The timer that wakes the driver.
 enum Timer {
     Precise(PreciseAlarm),
     Runtime(RuntimeAlarm),
@@ -221,7 +221,7 @@ impl Timer {
 ///         .clock(Arc::new(TokioClock::new()))
 ///         .build_without_thread()?;
 ///     tokio::spawn(Driver::new(&stack)?.timer(DriverTimer::Runtime));
-///     // The SYN is sent again for two minutes, which take no time.
+///     // The SYN is retransmitted for two minutes of virtual time, which pass at once.
 ///     let failed = TcpStream::connect_on(&stack, "192.0.2.2:7").await.unwrap_err();
 ///     assert_eq!(failed.kind(), std::io::ErrorKind::TimedOut);
 ///     Ok::<(), Box<dyn std::error::Error>>(())

@@ -13,7 +13,7 @@ use crate::stack::Stack;
 /// A listener that asks before it answers: [`gate::GatedListener`] for programs on tokio. Those
 /// listen on one port or address [there](gate::GatedListener::bind) and convert the result.
 ///
-/// A transparent proxy dials what each connection wants, and accepts or refuses accordingly:
+/// A transparent proxy dials each connection's destination, and accepts or refuses accordingly:
 ///
 /// ```
 /// use plimsoll::gate::{GateConfig, Reject};
@@ -126,7 +126,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Who wants to connect.
+    /// The address of the client.
     pub fn peer(&self) -> SocketAddr {
         self.inner.peer()
     }
@@ -136,7 +136,7 @@ impl Incoming {
         self.inner.destination()
     }
 
-    /// What the SYN asked for, as [`gate::Incoming::options`].
+    /// The options of the SYN, as [`gate::Incoming::options`].
     pub fn options(&self) -> SynOptions {
         self.inner.options()
     }

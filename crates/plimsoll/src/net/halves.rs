@@ -47,7 +47,7 @@ pub(super) fn split_owned(stream: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) 
     (OwnedReadHalf(stream.clone()), OwnedWriteHalf { stream, shuts_down: true })
 }
 
-/// What both halves have.
+/// The methods of both halves.
 macro_rules! either_half {
     ($half:ty) => {
         impl $half {
@@ -78,7 +78,7 @@ macro_rules! either_half {
     };
 }
 
-/// What both halves that read have.
+/// The methods of both halves that read.
 macro_rules! reading_half {
     ($half:ty) => {
         either_half!($half);
@@ -149,7 +149,8 @@ macro_rules! reading_half {
     };
 }
 
-/// What both halves that write have, but the trait, since their `shutdown`s differ.
+/// The methods of both halves that write. The trait is not included, since their `shutdown`s
+/// differ.
 macro_rules! writing_half {
     ($half:ty) => {
         either_half!($half);

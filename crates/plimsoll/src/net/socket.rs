@@ -16,7 +16,7 @@ use crate::options::tos_of;
 use crate::stack::Stack;
 use crate::stream::Connector;
 
-/// What Linux makes of the smallest buffers that can be set.
+/// The sizes to which Linux raises the smallest buffers that can be set.
 const LEAST_SEND_BUFFER: usize = 4608;
 const LEAST_RECV_BUFFER: usize = 2304;
 
@@ -46,7 +46,7 @@ pub struct TcpSocket {
     set: Mutex<Set>,
 }
 
-/// What was set so far.
+/// The options set so far.
 #[derive(Default)]
 struct Set {
     local: Option<SocketAddr>,

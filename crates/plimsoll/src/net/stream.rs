@@ -215,7 +215,7 @@ impl TcpStream {
         .await
     }
 
-    /// What the stream is ready for, of `interest`.
+    /// The part of `interest` for which the stream is ready.
     fn ready_now(&self, interest: Interest) -> Ready {
         let now = self.inner.socket().readiness();
         let mut ready = Ready::EMPTY;
@@ -224,7 +224,8 @@ impl TcpStream {
                 ready |= what;
             }
         };
-        // Whatever a registration is ready for shows up here, so that nobody asks in vain for ever.
+        // Every event that completes a registration must appear here; otherwise the caller would
+        // loop.
         let down = self.inner.stack().core().error().is_some();
         let (reads, writes) = (interest.is_readable(), interest.is_writable());
         add(reads, now.readable || down || self.assumed.has(READ), Ready::READABLE);
@@ -285,7 +286,7 @@ impl TcpStream {
         if max == 0 {
             return Ok(0);
         }
-        // Without a copy into a buffer of ours first, and without filling the capacity with zeros.
+        // Avoids a copy into an intermediate buffer, and does not fill the capacity with zeros.
         let read = self.inner.try_read_shared(max);
         let data = self.assumed.note(READ, read)?;
         data.parts().iter().for_each(|part| buf.put_slice(part));
@@ -508,7 +509,7 @@ impl TcpStream {
     }
 }
 
-/// What several addresses were to be tried, and there was none.
+/// The error when several addresses were to be tried, and the list was empty.
 pub(super) fn no_address() -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, "could not resolve to any address")
 }

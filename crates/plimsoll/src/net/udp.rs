@@ -144,7 +144,7 @@ impl UdpSocket {
                 for registration in registrations.iter_mut().flatten() {
                     waits &= registration.poll_ready(cx.waker()).is_pending();
                 }
-                // Who waits for errors alone does not hear of datagrams.
+                // A task that waits only for errors must not wake for datagrams.
                 if waits || !interest.is_readable() && !interest.is_writable() {
                     return Poll::Pending;
                 }
@@ -263,7 +263,7 @@ impl UdpSocket {
         self.inner.try_send_msg(&to_address(target), &[buf])
     }
 
-    /// Reads the next datagram. What does not fit `buf` is lost. Any number may wait.
+    /// Reads the next datagram. Bytes that do not fit `buf` are lost. Any number of tasks may wait.
     ///
     /// # Errors
     /// As [`crate::UdpSocket::recv`].
@@ -445,7 +445,7 @@ impl UdpSocket {
         Ok((read.len, read.info.from))
     }
 
-    /// Who sent the datagram that is read next.
+    /// The sender of the datagram that is read next.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -469,7 +469,7 @@ impl UdpSocket {
         Ok(self.try_peek_from(&mut [])?.1)
     }
 
-    /// What an ICMP error said, once (SO_ERROR).
+    /// The error of an ICMP message; the call clears it (SO_ERROR).
     ///
     /// # Errors
     /// None; the result is there because tokio's method has it.

@@ -1,4 +1,4 @@
-//! Devices on systems without descriptors to watch: all of them kick.
+//! Devices on systems without descriptors to watch: each device wakes its loop by a call.
 
 use std::io;
 use std::task::Context;

@@ -1,4 +1,4 @@
-//! Kinds of readiness that tokio knows on some systems only.
+//! Kinds of readiness that tokio supports on some systems only.
 
 use tokio::io::{Interest, Ready};
 
@@ -16,7 +16,7 @@ pub(crate) fn wants_priority(interest: Interest) -> bool {
     interest.is_priority()
 }
 
-/// Nobody can wait for urgent data alone.
+/// Tokio cannot wait for urgent data alone here.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn wants_priority(_interest: Interest) -> bool {
     false

@@ -42,7 +42,7 @@ impl PreciseAlarm {
         until: Instant,
         cx: &mut Context<'_>,
     ) -> Result<Alarm, StackError> {
-        // To be woken too early costs less than to set the alarm anew each time that a timer moves
+        // A wake-up that comes too early costs less than setting the alarm each time a timer moves
         // back.
         if self.armed.is_some_and(|at| at > now && at <= until) {
             return Ok(Alarm::Later);

@@ -85,10 +85,10 @@ impl PreparedWait<'_> {
         self.deadline.map(|deadline| deadline.since(self.queue.stack.now()))
     }
 
-    /// What to watch meanwhile: something by which the loop is kicked, and the devices that have
-    /// descriptors. They seldom differ from those of the previous wait; a program that has
-    /// registered those compares. Watch them level-triggered, or register them again before each
-    /// wait.
+    /// The sources to watch meanwhile: the one that wakes the loop, and the devices that have
+    /// descriptors. They seldom differ from those of the previous wait, so a program that has
+    /// registered those compares the two. Watch them level-triggered, or register them again before
+    /// each wait.
     pub fn watches(&self) -> impl Iterator<Item = Watch> + '_ {
         let waiter = &self.queue.waiter;
         let kick = Watch { what: Watched::Kick(waiter.watched_kick()), wants_write: false };

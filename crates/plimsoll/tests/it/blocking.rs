@@ -108,7 +108,7 @@ fn a_timeout_leaves_the_prequeue_in_order() {
     assert_eq!(got, (0..200_u8).flat_map(|at| [at; 500]).collect::<Vec<_>>());
 }
 
-/// A read on a stack that nobody else polls is answered all the same.
+/// A read on a stack that no other thread polls is answered all the same.
 #[test]
 fn a_spinning_read_needs_no_other_thread() {
     let (here, there) = memory_link::pair(Default::default());

@@ -54,7 +54,7 @@ impl Pair {
         while self.client.poll().worked | self.server.poll().worked {}
     }
 
-    /// What has arrived and was not read.
+    /// The bytes that have arrived and were not read.
     fn arrived(&mut self) -> Vec<u8> {
         let mut all = vec![0; 1 << 20];
         let mut count = 0;
@@ -177,7 +177,7 @@ fn a_read_that_finds_nothing_hands_over() {
     let mut word = [0; 4];
     near.read_exact(&mut word).unwrap();
     assert_eq!(&word, b"ping");
-    // What is there is read without that.
+    // Bytes that are there already are read without a handover.
     let mut far = server.join().unwrap();
     far.write_all(b"more").unwrap();
     while near.get_ref().readable_bytes() < 4 {

@@ -103,7 +103,7 @@ impl World {
         (near, far)
     }
 
-    /// Both ends say something, and hear it.
+    /// Both ends send something, and receive it.
     fn works(&self, near: &mut TcpStream, far: &mut TcpStream) {
         let mut heard = [0; 4];
         self.finish(near.write_all(b"ping")).unwrap();
@@ -137,7 +137,7 @@ fn connecting() {
         let done = connected.is_some();
         drop(connected);
         assert_eq!(world.registered(), 0);
-        // What the listener got of the attempt is over, and the next one is served.
+        // The listener's end of the attempt is over, and the next attempt is served.
         let mut near = world.connect();
         let mut far = loop {
             let (far, peer) = world.finish(listener.accept()).unwrap();
@@ -403,7 +403,7 @@ fn accepting_at_the_gate() {
         if let Some(far) = accepted {
             world.works(&mut TcpStream::from(near), &mut far.unwrap());
         } else {
-            // Who gives up has reset it, whether it was answered or not.
+            // A dropped accept resets the connection, whether it was answered or not.
             (0..MANY).for_each(|_| world.step());
             assert_eq!(world.server.budget_use().connections, 0, "after {polls} polls");
             assert_eq!(world.client.budget_use().connections, 0, "after {polls} polls");

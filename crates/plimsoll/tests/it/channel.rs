@@ -250,8 +250,8 @@ fn what_waits_at_the_gate_hears_of_its_end_and_leaves_nothing_when_dropped() {
     assert!(incoming.options().mss.is_some());
     assert!(pin!(incoming.cancelled()).poll(&mut cx).is_pending());
     assert_eq!(Arc::strong_count(&unpark), before);
-    // A connection whose handshake nobody waits for any more is reset, before or after its other
-    // end has seen it open.
+    // A connection whose `accept` future is dropped is reset, before or after its other end has
+    // seen it open.
     drop(incoming.accept());
     let (guest, outcome) = connect.join().unwrap();
     let reset = [ErrorKind::ConnectionRefused, ErrorKind::ConnectionReset];

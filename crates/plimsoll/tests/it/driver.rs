@@ -30,7 +30,7 @@ fn joined(change: impl Fn(StackBuilder) -> StackBuilder) -> [(Stack, Driver); 2]
     })
 }
 
-/// Sends what it hears back, until the peer ends.
+/// Echoes until the peer ends.
 async fn echo(listener: TcpListener) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let (mut from, mut to) = stream.split();
@@ -123,7 +123,7 @@ fn a_driver_that_has_slept_hands_over_to_a_loop() {
     let mut context = Context::from_waker(Waker::noop());
     assert!(driver.as_mut().poll(&mut context).is_pending());
     drop(driver);
-    // The waker of the driver is gone; what kicks now wakes the loop.
+    // The waker of the driver is gone; a kick now wakes the loop's own thread.
     let (kicker, awake) = (stack.kicker(), Arc::new(AtomicBool::new(false)));
     let done = awake.clone();
     let thread = std::thread::spawn(move || {
@@ -171,13 +171,13 @@ fn stopped_time_jumps() {
         assert_eq!(failed.kind(), std::io::ErrorKind::TimedOut);
         let waited = before.elapsed();
         assert!(waited > Duration::from_secs(60), "the SYN was sent again for {waited:?}");
-        // What was open is open.
+        // Open connections stay open.
         far.write_all(b"pong").await.unwrap();
         near.read_exact(&mut heard).await.unwrap();
     });
 }
 
-/// The kernel sends to an echo of ours and hears it back.
+/// The kernel sends to an echo on this stack and reads it back.
 fn kernel_talks() {
     let data: Vec<u8> = (0..3_000_000).map(|at| (at / 7) as u8).collect();
     let mut stream = std::net::TcpStream::connect("192.0.2.2:7").unwrap();

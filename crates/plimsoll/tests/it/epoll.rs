@@ -119,7 +119,7 @@ fn a_kick_ends_one_sleep() {
         assert_eq!(sleep(&wait, None), 1);
         assert_eq!(sleep(&wait, None), 1, "until the loop has said that it is awake");
     }
-    // While it is awake a kick is for nobody: it reads all its work before it sleeps.
+    // While the loop is awake a kick has no effect: the loop reads all its work before it sleeps.
     kicker.kick();
     let wait = queue.prepare_wait(|| false).unwrap().expect("there is nothing to do");
     assert_eq!(sleep(&wait, Some(Duration::ZERO)), 0);
@@ -161,7 +161,7 @@ fn a_stack_that_has_ended_is_not_waited_for() {
     assert_eq!(queue.prepare_wait(|| false).err(), Some(StackError::ShutDown));
 }
 
-/// The kernel sends to an echo of ours and hears it back.
+/// The kernel sends to an echo on this stack and reads it back.
 fn kernel_talks() {
     let mut stream = std::net::TcpStream::connect("192.0.2.2:7").unwrap();
     let mut writer = stream.try_clone().unwrap();

@@ -11,7 +11,7 @@ mod tun_proxy;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What no example has a use for.
+/// Items that no example has a use for.
 const WITHOUT: &[(&str, &str)] = &[
     ("Accept", "the future of `TcpListener::accept_async`"),
     ("AckReason", "a part of `Decision`, which is shown as text"),

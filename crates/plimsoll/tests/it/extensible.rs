@@ -44,7 +44,7 @@ fn every_configuration_can_be_made() {
     assert_eq!(TxProgress::busy(2).status, TxStatus::Busy);
 }
 
-/// Who looks at an option or an error has an arm for those to come.
+/// A match on an option or an error needs an arm for those to come.
 #[test]
 fn kinds_to_come_have_an_arm() {
     let named = |option: &SetOption| match option {

@@ -12,7 +12,7 @@ fn stack() -> Stack {
     Stack::builder().loopback_only().build().unwrap()
 }
 
-/// What a call has answered, without what must differ.
+/// The result of a call as text, without the parts that must differ.
 fn said<T: Debug>(result: io::Result<T>) -> String {
     match result {
         Ok(value) => format!("{value:?}"),
@@ -116,7 +116,7 @@ fn blocking_sockets_answer_as_those_of_std() {
     assert_eq!(ours, theirs);
 }
 
-/// What std has no stable name for, or has only in socket2, and where we differ on purpose.
+/// Options without a stable name in std, options that only socket2 has, and deliberate differences.
 #[test]
 fn options_beside_those_of_std() {
     let stack = stack();

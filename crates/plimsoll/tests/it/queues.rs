@@ -39,7 +39,7 @@ fn stack_with(queues: usize, steering: Steering) -> Stack {
         .unwrap()
 }
 
-/// What flow `seed` carries.
+/// The bytes that flow `seed` carries.
 fn pattern(seed: usize) -> Vec<u8> {
     (0..BYTES).map(|at| (at ^ (at >> 8) ^ (at >> 16) ^ (seed * 37)) as u8).collect()
 }

@@ -18,7 +18,7 @@ use crate::namespace::{ip, isolated};
 const CERTIFICATE: &[u8] = include_bytes!("../data/quic-cert.der");
 const KEY: &[u8] = include_bytes!("../data/quic-key.der");
 
-/// What is sent, in bytes.
+/// The amount sent, in bytes.
 const LEN: u32 = 24 << 20;
 
 /// The kernel is 192.0.2.1.

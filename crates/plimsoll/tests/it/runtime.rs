@@ -73,7 +73,7 @@ fn a_panic_of_the_only_device_is_told_to_who_is_blocked() {
     let own = TcpListener::bind(&client, "192.0.2.1:7").unwrap();
     let mut stream = TcpStream::connect(&client, "192.0.2.2:7").unwrap();
     let (mut peer, _) = listener.accept().unwrap();
-    // An error is told once for each socket, so reader and writer have one each.
+    // An error is reported once for each socket, so reader and writer have one each.
     let mut other = TcpStream::connect(&client, "192.0.2.2:7").unwrap();
     let _other_peer = listener.accept().unwrap();
     let woken = Arc::new(Count(AtomicBool::new(false)));
@@ -89,7 +89,7 @@ fn a_panic_of_the_only_device_is_told_to_who_is_blocked() {
         }),
         thread::spawn(move || {
             loop {
-                // Nobody reads at the other end.
+                // The other end does not read.
                 if let Err(error) = other.write_all(&[0; 100_000]) {
                     return error;
                 }
@@ -239,7 +239,7 @@ fn draining_waits_for_what_was_closed_and_shutting_down_for_the_threads() {
     assert_eq!(error.to_string(), "the stack was shut down");
 }
 
-/// Nobody polls but the call itself, although somebody has the right to wait.
+/// Only the call itself polls, although a loop of the same thread has the right to wait.
 #[test]
 fn a_drain_beside_a_loop_of_the_same_thread_polls() {
     let (here, there) = memory_link::pair(LinkConfig::default());
@@ -305,7 +305,7 @@ fn every_queue_has_a_loop_of_its_own() {
         stream.set_nonblocking(true).unwrap();
         (&*stream).write_all(b"x").unwrap();
     }
-    // What the loops of the second queue carry does not need those of the first.
+    // Flows of the second queue's loops do not need the first queue's loops.
     pump(Some(1));
     let got = near.iter().filter(|stream| (&**stream).read(&mut [0]).is_ok()).count();
     let home = near.iter().filter(|stream| stream.queue() == 1).count();
@@ -406,7 +406,7 @@ fn an_interface_is_added_to_stacks_that_sleep() {
         let mut heard = [0; 4];
         stream.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"ahoy");
-        // Who is blocked is told.
+        // A blocked read ends with an error.
         let reading = thread::spawn(move || stream.read(&mut [0; 4]).map_err(|e| e.kind()));
         client.remove_interface(near).unwrap();
         assert!(reading.join().unwrap().is_err());

@@ -162,7 +162,7 @@ fn a_shared_buffer_is_reported_and_then_free() {
     );
     let _stacks = (near.stack().clone(), far.stack().clone());
     drop((near, far));
-    // Whoever polls drops the last packets.
+    // The last packets are dropped by a thread that polls.
     while !free.load(Ordering::SeqCst) {
         thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! What a shutdown reports, and what peers see of it.
+//! The report of a shutdown, and its effect on peers.
 use std::io::{ErrorKind, Read, Write};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn what_is_not_acknowledged_in_time_is_reset_and_counted() {
     (&open).write_all(&[1; 300]).unwrap();
     closed.write_all(&[2; 1000]).unwrap();
     drop(closed);
-    // The server's stack is not polled meanwhile: nobody acknowledges anything.
+    // The server's stack is not polled meanwhile, so it acknowledges nothing.
     let client = world.client.clone();
     let report = client.shutdown(Duration::from_millis(20));
     assert!(!report.is_delivered());
@@ -59,7 +59,7 @@ fn what_is_not_acknowledged_in_time_is_reset_and_counted() {
     assert_eq!((error.kind(), error.to_string().as_str()), {
         (ErrorKind::NetworkDown, "the stack was shut down")
     });
-    // The peers are told.
+    // The peers get a reset.
     while world.server.poll().worked {}
     let reads = std::iter::repeat_with(|| other.read(&mut [0; 4096]));
     let error = reads.take(10).find_map(Result::err).unwrap();
@@ -121,7 +121,7 @@ fn a_task_shuts_down_a_stack_that_a_driver_runs() {
         let waited = tokio::time::timeout(Duration::from_millis(10), given_up).await;
         assert!(waited.is_err() && stack.error().is_none(), "the peer is open still");
         let report = net::shutdown(stack, Duration::from_millis(10)).await;
-        // What was closed is acknowledged, and waits for the peer's end, which does not come.
+        // The closed stream is acknowledged, and waits for the peer's end, which does not come.
         assert_eq!((report.cut_off, report.open, report.unacknowledged_bytes), (1, 1, 0));
         assert!(far.get_ref().take_error().unwrap().is_some());
         assert_eq!(driver.await.unwrap(), Ok(()), "it ends with the stack");

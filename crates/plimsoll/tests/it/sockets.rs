@@ -232,7 +232,7 @@ fn non_blocking() {
     near.set_nonblocking(true).unwrap();
     assert_eq!(kind(near.read(&mut [0; 4])), ErrorKind::WouldBlock);
     assert_eq!(kind(near.peek(&mut [0; 4])), ErrorKind::WouldBlock);
-    // Nobody reads, so the buffers of both sides fill up.
+    // The peer does not read, so the buffers of both sides fill up.
     let data = bytes(65_536);
     let mut written = 0;
     let error = loop {
@@ -435,7 +435,7 @@ fn dropping_a_listener_resets_what_waits() {
     let (client, server) = stacks();
     let listener = TcpListener::bind(&server, "192.0.2.2:80").unwrap();
     let mut near = TcpStream::connect(&client, "192.0.2.2:80").unwrap();
-    // The client may be established before the listener knows of it.
+    // The client may be established before the connection reaches the listener.
     let (_, near2) = (listener.accept().unwrap(), TcpStream::connect(&client, "192.0.2.2:80"));
     drop(listener);
     let mut near2 = near2.unwrap();

@@ -194,8 +194,8 @@ fn places(host: u8) -> ([String; 5], String) {
     (places, format!("192.0.2.{host}:12"))
 }
 
-/// Sends to the groups of all hosts by `send`, and to the last socket of `host` by itself. What
-/// leaves in one order arrives in it.
+/// Sends to the groups of all hosts by `send`, and to the last socket of `host` by itself. The
+/// datagrams arrive in the order in which they leave.
 fn send_to_all(host: u8, scope: u32, mut send: impl FnMut(&[u8], SocketAddr)) {
     for port in 7..=11 {
         send(b"four", (Ipv4Addr::new(224, 0, 0, 1), port).into());
@@ -204,8 +204,8 @@ fn send_to_all(host: u8, scope: u32, mut send: impl FnMut(&[u8], SocketAddr)) {
     send(b"last", places(host).1.parse().unwrap());
 }
 
-/// What the sockets at the places of `host` hear of what `send` sends. `read` waits if it is told
-/// to.
+/// The datagrams of `send` that the sockets at the places of `host` receive. `read` waits if its
+/// second argument is true.
 fn heard<S>(
     host: u8,
     bind: impl Fn(&str) -> S,

@@ -1,4 +1,4 @@
-//! Packets that nobody wants, and packets of the program's own, as an application meets them.
+//! Packets that no socket accepts, and packets that the program writes itself, through the API.
 use std::future::Future;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -95,7 +95,7 @@ fn futures_wait_side_by_side_and_leave_nothing_behind() {
     assert_eq!(gone.0.load(Ordering::SeqCst), 0);
 }
 
-/// What a proxy of pings does: it takes the request, asks the host, and answers in its place.
+/// A proxy of pings takes the request, pings the host, and answers in its place.
 #[test]
 fn a_program_answers_pings_in_the_place_of_hosts() {
     let (here, there) = pair();
