@@ -13,7 +13,7 @@ use crate::ref_count::RefCount;
 use crate::slab::{Class, SLABS};
 use crate::slice::Slice;
 
-/// What is before the bytes of a chunk.
+/// The header in front of a chunk's bytes.
 pub(crate) struct Header {
     /// Slices plus writer.
     refs: RefCount,
@@ -23,9 +23,9 @@ pub(crate) struct Header {
     capacity: usize,
     /// Index into [`CLASS_SIZES`]; nothing for memory that is not the pool's.
     class: usize,
-    /// Where the chunk goes when nobody refers to it; `None` while it is free.
+    /// The pool that takes the chunk back after its last reference; `None` while it is free.
     home: Option<Arc<PoolInner>>,
-    /// What to do instead when nobody refers to it, if the memory is not the pool's.
+    /// The function that frees the chunk after its last reference, if the memory is not the pool's.
     destroy: Option<unsafe fn(NonNull<Header>)>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn allocate(class: usize) -> NonNull<Header> {
 /// Gives the memory of a chunk back.
 ///
 /// # Safety
-/// Nobody else may refer to the chunk.
+/// There must be no other reference to the chunk.
 pub(crate) unsafe fn deallocate(header: NonNull<Header>) {
     // SAFETY: the caller owns the chunk exclusively; its class is the one it was allocated with.
     unsafe {
@@ -93,7 +93,7 @@ pub(crate) unsafe fn deallocate(header: NonNull<Header>) {
     }
 }
 
-/// A chunk whose memory is somebody else's value.
+/// A chunk whose memory is a value of the application.
 #[repr(C)]
 struct Owned<T> {
     header: Header,
@@ -103,14 +103,14 @@ struct Owned<T> {
 /// Ends a chunk whose memory is a `T`.
 ///
 /// # Safety
-/// `header` is that of an `Owned<T>` in a box, and nobody else refers to it.
+/// `header` is that of an `Owned<T>` in a box, and there is no other reference to it.
 unsafe fn destroy<T>(header: NonNull<Header>) {
     // SAFETY: the header is the first field, so this is the box; the caller owns it.
     drop(unsafe { Box::from_raw(header.as_ptr().cast::<Owned<T>>()) });
 }
 
-/// A chunk whose memory is somebody else's value, and to which nobody refers any more. The value is
-/// dropped with it.
+/// A chunk whose memory is a value of the application, after its last reference is gone. The value
+/// is dropped with it.
 pub(crate) struct Foreign {
     header: NonNull<Header>,
     destroy: unsafe fn(NonNull<Header>),
@@ -159,8 +159,8 @@ impl ChunkRef {
         chunk
     }
 
-    /// The bytes of the chunk, from the front. Whoever writes them needs a [`ChunkWriter`], which
-    /// only a pool's chunk has.
+    /// The bytes of the chunk, from the front. Only a [`ChunkWriter`], which only a pool's chunk
+    /// has, may write them.
     pub(crate) fn bytes(&self) -> *mut u8 {
         // SAFETY: `self` keeps the header alive; the field never changes once it is shared.
         unsafe { (*self.0.as_ptr()).bytes }
@@ -176,7 +176,7 @@ impl ChunkRef {
         unsafe { (*self.0.as_ptr()).capacity }
     }
 
-    /// Whether nobody else refers to the chunk.
+    /// Whether this is the only reference to the chunk.
     pub(crate) fn is_only(&self) -> bool {
         self.refs().is_only()
     }
@@ -234,7 +234,7 @@ pub struct ChunkWriter {
 
 impl ChunkWriter {
     pub(crate) fn start(header: NonNull<Header>, home: Arc<PoolInner>) -> ChunkWriter {
-        // SAFETY: the pool hands over a chunk that nobody else refers to.
+        // SAFETY: the pool hands over a chunk without other references.
         unsafe {
             (*header.as_ptr()).home = Some(home);
             (*header.as_ptr()).refs.start();

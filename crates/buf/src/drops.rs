@@ -108,7 +108,8 @@ pub(crate) fn end(value: Foreign) {
 #[cfg(feature = "std")]
 fn drop_caught(value: Foreign) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) else { return };
-    // What it says is a value of somebody's as well, and so on without end: the next one stays.
+    // The panic's payload is a foreign value too, and its drop may panic again: leak the second
+    // one.
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         core::mem::forget(another);
     }

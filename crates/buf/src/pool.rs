@@ -21,16 +21,16 @@ const FREE_LIMIT: [usize; CLASS_SIZES.len()] = [4096, 2048, 256, 64];
 /// How many of them are handed out newest first. Enough for what one flow has in use at a time.
 const WARM: usize = 32;
 
-/// A chunk that nobody refers to any more, on its way through a free list.
+/// A chunk without references, on its way through a free list.
 pub(crate) struct FreeChunk(pub(crate) NonNull<Header>);
 
-// SAFETY: a free chunk is exclusively owned by whoever holds it; the header holds only atomics and
-// plain data.
+// SAFETY: the holder of a free chunk owns it exclusively; the header holds only atomics and plain
+// data.
 unsafe impl Send for FreeChunk {}
 
 impl Drop for FreeChunk {
     fn drop(&mut self) {
-        // SAFETY: nobody else refers to the chunk (see the type).
+        // SAFETY: there is no other reference to the chunk (see the type).
         unsafe { chunk::deallocate(self.0) }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) struct PoolInner {
 }
 
 impl PoolInner {
-    /// Takes back a chunk that nobody refers to any more.
+    /// Takes back a chunk without references.
     pub(crate) fn recycle(&self, chunk: FreeChunk, class: usize) {
         self.in_use_bytes.fetch_sub(CLASS_SIZES[class], Ordering::Relaxed);
         if let Err(chunk) = self.warm[class].push(chunk) {
@@ -71,7 +71,7 @@ impl PoolInner {
 #[derive(Clone)]
 pub struct Pool(Arc<PoolInner>);
 
-/// What a [`Pool`] has handed out.
+/// The memory that a [`Pool`] uses and has handed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Bytes of all chunks in use (whole chunks, not only the bytes written).
@@ -128,7 +128,8 @@ impl Pool {
         self.0.total_bytes.load(Ordering::Relaxed).saturating_sub(used)
     }
 
-    /// Gives all free chunks back to the allocator. What other threads return meanwhile may stay.
+    /// Gives all free chunks back to the allocator. Chunks that other threads return meanwhile may
+    /// stay.
     pub fn trim(&self) {
         for class in 0..CLASS_SIZES.len() {
             while let Some(chunk) = self.0.reuse(class) {
@@ -137,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// What the pool has handed out so far.
+    /// The pool's memory and allocations at present.
     pub fn stats(&self) -> PoolStats {
         PoolStats {
             in_use_bytes: self.0.in_use_bytes.load(Ordering::Relaxed),

@@ -1,7 +1,7 @@
-//! Who lets go last: the count behind a shared chunk.
+//! The reference count of a shared chunk, which finds the last holder.
 //!
-//! The one hand-over between threads in this crate is here, so that loom can hold it: everything
-//! that other holders did with the chunk happens before the last one has it for itself.
+//! This is the only hand-over between threads in this crate, and it is verified with loom. All
+//! accesses of other holders happen before the last holder has the chunk to itself.
 
 #[cfg(not(all(loom, test)))]
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -15,7 +15,7 @@ const MOST: usize = isize::MAX as usize;
 pub(crate) struct RefCount(AtomicUsize);
 
 impl RefCount {
-    /// Nobody holds it yet.
+    /// A count without holders.
     pub(crate) fn new() -> RefCount {
         RefCount(AtomicUsize::new(0))
     }
@@ -37,8 +37,9 @@ impl RefCount {
         assert!(before < MOST, "too many references to one chunk");
     }
 
-    /// Whether the caller is the only holder. If so, all that others did happens before the return,
-    /// and since only a holder can add one, it stays so while the caller lends its hold to nobody.
+    /// Whether the caller is the only holder. If so, all accesses of others happen before the
+    /// return. Only a holder can add one, so it stays so while the caller lends its hold to no
+    /// other thread.
     #[inline]
     pub(crate) fn is_only(&self) -> bool {
         let only = self.0.load(Ordering::Relaxed) == 1;
@@ -74,19 +75,19 @@ mod tests {
         bytes: UnsafeCell<u8>,
     }
 
-    /// Reads the bytes as a slice does, lets go, and writes them anew if it was the last holder.
-    /// loom fails the test if a read and a write may overlap, or if nobody or more than one was
-    /// last.
+    /// Reads the bytes as a slice does, releases its hold, and writes them if it was the last
+    /// holder. loom fails the test if a read and a write may overlap, or unless exactly one holder
+    /// was last.
     fn read_and_let_go(shared: &Shared) -> u32 {
         shared.bytes.with(|bytes| {
-            // SAFETY: loom checks that nobody writes meanwhile.
+            // SAFETY: loom checks that no other thread writes meanwhile.
             assert_eq!(unsafe { *bytes }, 7);
         });
         if !shared.refs.release() {
             return 0;
         }
         shared.bytes.with_mut(|bytes| {
-            // SAFETY: loom checks that nobody reads or writes meanwhile.
+            // SAFETY: loom checks that no other thread reads or writes meanwhile.
             unsafe { *bytes = 8 };
         });
         1
@@ -102,7 +103,7 @@ mod tests {
             let reader = thread::spawn(move || read_and_let_go(&other));
             if shared.refs.is_only() {
                 shared.bytes.with_mut(|bytes| {
-                    // SAFETY: loom checks that nobody reads or writes meanwhile.
+                    // SAFETY: loom checks that no other thread reads or writes meanwhile.
                     unsafe { *bytes = 9 };
                 });
             }

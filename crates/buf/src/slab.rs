@@ -2,19 +2,20 @@
 //!
 //! # Theory of operation
 //!
-//! A *region* is what the allocator is asked for: [`REGION`] bytes. It is divided into *slabs* of
-//! [`SLAB`] bytes, which lie at multiples of their size. A slab holds *blocks* of one size class,
-//! and a head in front of them, which is found by rounding the address of a block down.
+//! A *region* is one allocation of [`REGION`] bytes. It is divided into *slabs* of [`SLAB`] bytes,
+//! which begin at multiples of their size. A slab holds *blocks* of one size class, and a head in
+//! front of them. Rounding the address of a block down gives the address of its head.
 //!
-//! A class knows those of its slabs that have a free block, and hands out blocks of the one that
-//! got one last. A slab whose last block comes back is empty: the system takes its pages, and it
-//! waits in its region for any class. A region whose last slab is empty goes back to the allocator.
-//! A class keeps its last slab with free blocks also when it is empty, so that one value that comes
-//! and goes asks nobody. So it has one empty slab at the most.
+//! A class lists those of its slabs that have a free block, and hands out blocks of the slab that
+//! was listed last. A slab whose last block comes back is empty: the system takes its pages, and
+//! any class may take the slab from its region. A region whose last slab is empty goes back to the
+//! allocator. A class keeps its last slab with free blocks even when it is empty. So a value that
+//! comes and goes needs neither the region nor the allocator, and a class has at most one empty
+//! slab.
 //!
-//! A lock for each class guards its slabs, heads and free blocks included; one lock guards the
-//! regions and is taken with the lock of a class held. Nothing else happens under a lock than what
-//! is said here.
+//! A lock for each class guards its slabs, including heads and free blocks. One lock guards the
+//! regions and is taken with the lock of a class held. Code under a lock does nothing beyond the
+//! steps above.
 
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use alloc::boxed::Box;
@@ -75,7 +76,7 @@ impl Class {
     }
 }
 
-/// What is at the front of a slab.
+/// The head at the front of a slab.
 struct Slab {
     /// The first block that came back. Its first word leads to the next one.
     free: *mut u8,
@@ -196,9 +197,9 @@ impl Regions {
     /// was the last one.
     ///
     /// # Safety
-    /// The slab came from `region`, and nobody uses it any more.
+    /// The slab came from `region`, and none of its memory is in use.
     unsafe fn give_back(&mut self, slab: NonNull<Slab>, region: NonNull<Region>) {
-        // SAFETY: nobody uses the slab; its region lives, and the lock is held.
+        // SAFETY: none of the slab's memory is in use; its region lives, and the lock is held.
         let inner = unsafe {
             discard(slab.cast());
             &mut *region.as_ptr()
@@ -228,16 +229,16 @@ impl Regions {
     }
 }
 
-/// Tells the system that it may have the pages of a slab.
+/// Releases the pages of a slab to the system.
 ///
 /// # Safety
-/// What the slab holds is not needed any more.
+/// The contents of the slab are not needed any more.
 unsafe fn discard(slab: NonNull<u8>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     if SLAB.is_multiple_of(rustix::param::page_size()) {
         use rustix::mm::{Advice, madvise};
-        // SAFETY: the pages are memory of ours, whose content nobody needs. If the system refuses,
-        // they stay.
+        // SAFETY: the pages belong to this slab, and their content is not needed. If the system
+        // refuses, they stay.
         let _ = unsafe { madvise(slab.as_ptr().cast(), SLAB, Advice::LinuxDontNeed) };
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -270,7 +271,7 @@ impl Slabs {
         }
     }
 
-    /// Takes a block of `class`. What it holds is undefined.
+    /// Takes a block of `class`. Its content is undefined.
     pub(crate) fn take(&self, class: Class) -> NonNull<u8> {
         let mut open = lock(&self.classes[class.0]);
         let slab = open.slabs.last().copied().unwrap_or_else(|| self.begin(&mut open));
@@ -314,14 +315,14 @@ impl Slabs {
     /// Takes a block back.
     ///
     /// # Safety
-    /// It came from [`take`](Self::take) of the same class, and nobody uses it any more.
+    /// It came from [`take`](Self::take) of the same class, and is not in use any more.
     pub(crate) unsafe fn give_back(&self, class: Class, block: NonNull<u8>) {
         let slab = block.as_ptr().map_addr(|at| at & !(SLAB - 1)).cast::<Slab>();
         // SAFETY: a block is inside of its slab, which begins at a multiple of its size.
         let slab = unsafe { NonNull::new_unchecked(slab) };
         let mut open = lock(&self.classes[class.0]);
-        // SAFETY: a slab with a block in use lives; its head belongs to who holds the lock, and the
-        // block is ours now.
+        // SAFETY: a slab with a block in use lives; the holder of the lock may use its head, and
+        // owns the block now.
         let (used, place, region, was_full) = unsafe {
             let head = &mut *slab.as_ptr();
             let was_full = head.is_full(class);
@@ -335,7 +336,7 @@ impl Slabs {
         }
         if used == 0 && open.slabs.len() > 1 {
             open.forget(place);
-            // SAFETY: nobody has a block of it, and its class does not know it any more.
+            // SAFETY: none of its blocks is in use, and its class does not list it any more.
             unsafe { lock(&self.regions).give_back(slab, region) };
         }
     }
@@ -360,7 +361,7 @@ mod tests {
             let mut open = lock(&self.classes[class.0]);
             for slab in core::mem::take(&mut open.slabs) {
                 open.count -= 1;
-                // SAFETY: nobody uses blocks of the class.
+                // SAFETY: no block of the class is in use.
                 unsafe { lock(&self.regions).give_back(slab, slab.as_ref().region) };
             }
         }

@@ -127,8 +127,8 @@ impl Deref for Slice {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies within the chunk, was initialised, and is frozen: nobody writes it
-        // while a slice refers to it.
+        // SAFETY: the range lies within the chunk, was initialised, and is frozen: it is not
+        // written while a slice refers to it.
         unsafe {
             core::slice::from_raw_parts(self.chunk.bytes().add(self.offset as usize), self.len())
         }

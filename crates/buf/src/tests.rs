@@ -259,7 +259,7 @@ fn a_writer_rewinds_only_when_nothing_is_held() {
     assert_eq!(&*writer.append(&[2; 512]), &[2; 512]);
 }
 
-/// A buffer that tells when it is dropped.
+/// A buffer that counts its drops.
 struct Counted {
     bytes: [u8; 5],
     drops: Arc<AtomicUsize>,

@@ -1,8 +1,8 @@
-//! The last few chunks that came back, newest first, so that the next writer gets memory that is
-//! still in the cache. A queue would hand out the coldest chunk of all.
+//! The chunks that came back last, newest first, so that the next writer gets memory that is still
+//! in the cache. A queue would hand out the coldest chunk of all.
 //!
-//! A thread that finds the stack taken does not wait: it goes to the cold list instead. So nobody
-//! ever spins, whoever is preempted.
+//! A thread that finds the stack in use does not wait: it uses the cold list instead. So no thread
+//! ever spins, even if another one is preempted.
 
 #[cfg(not(all(loom, test)))]
 use core::cell::UnsafeCell;

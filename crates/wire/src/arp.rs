@@ -11,7 +11,7 @@ pub const LEN: usize = 28;
 const HARDWARE_ETHERNET: u16 = 1;
 const PROTOCOL_IPV4: u16 = 0x0800;
 
-/// What a message is for.
+/// The operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Who has the target's protocol address?

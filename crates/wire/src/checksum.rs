@@ -105,7 +105,7 @@ fn raw(data: &[u8]) -> u16 {
 fn raw_words(data: &[u8]) -> u16 {
     let (words, rest) = data.as_chunks::<4>();
     let mut sum: u64 = words.iter().map(|&word| u64::from(u32::from_ne_bytes(word))).sum();
-    // What is left is padded with zeros behind, whatever its length.
+    // Pad the rest with zeros at the end, whatever its length.
     let last = match *rest {
         [a] => [a, 0, 0, 0],
         [a, b] => [a, b, 0, 0],

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from the network.
+//! Errors in bytes from the network.
 
 use core::fmt;
 

@@ -42,7 +42,7 @@ pub enum Icmpv4Repr<'a> {
         ident: u16,
         /// Sequence number.
         seq: u16,
-        /// What is to be echoed.
+        /// The data to echo.
         data: &'a [u8],
     },
     /// Echo reply.
@@ -51,14 +51,14 @@ pub enum Icmpv4Repr<'a> {
         ident: u16,
         /// Sequence number.
         seq: u16,
-        /// What was echoed.
+        /// The echoed data.
         data: &'a [u8],
     },
     /// Destination unreachable.
     Unreachable {
         /// Why; see the `CODE_` constants.
         code: u8,
-        /// MTU of the next hop (RFC 1191), with code 4; zero if the router does not tell.
+        /// MTU of the next hop (RFC 1191), with code 4; zero if the router does not report it.
         next_hop_mtu: u16,
         /// The front of the packet that did not get through: IP header and at least 8 bytes, unless
         /// the sender is broken.
@@ -108,7 +108,7 @@ impl<'a> Icmpv4Repr<'a> {
         }
     }
 
-    /// What follows the header: the echoed data or the front of a packet.
+    /// The bytes behind the header: the echoed data or the front of a packet.
     pub const fn body(&self) -> &'a [u8] {
         match *self {
             Icmpv4Repr::EchoRequest { data, .. } | Icmpv4Repr::EchoReply { data, .. } => data,

@@ -39,7 +39,7 @@ pub enum Icmpv6Repr<'a> {
         ident: u16,
         /// Sequence number.
         seq: u16,
-        /// What is to be echoed.
+        /// The data to echo.
         data: &'a [u8],
     },
     /// Echo reply.
@@ -48,7 +48,7 @@ pub enum Icmpv6Repr<'a> {
         ident: u16,
         /// Sequence number.
         seq: u16,
-        /// What was echoed.
+        /// The echoed data.
         data: &'a [u8],
     },
     /// Destination unreachable.
@@ -114,7 +114,7 @@ impl<'a> Icmpv6Repr<'a> {
         }
     }
 
-    /// What follows the header of an echo or an error message.
+    /// The bytes behind the header of an echo or an error message.
     fn body(&self) -> &'a [u8] {
         match *self {
             Icmpv6Repr::EchoRequest { data, .. } | Icmpv6Repr::EchoReply { data, .. } => data,

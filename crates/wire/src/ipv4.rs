@@ -117,8 +117,8 @@ impl Ipv4Repr {
 
     /// Writes the header, checksum included, to the front of `out` and returns its length, 20.
     ///
-    /// The length of a packet of more than 65,535 bytes is 0: whoever takes such a super-segment
-    /// knows from elsewhere how long it is (see [`total_len`]).
+    /// For a packet of more than 65,535 bytes, a super-segment, the length field is 0. Its receiver
+    /// learns the length elsewhere (see [`total_len`]).
     ///
     /// # Panics
     /// If `out` is shorter than 20 bytes.

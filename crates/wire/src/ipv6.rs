@@ -40,7 +40,7 @@ pub struct Ipv6Repr {
     pub src: Ipv6Addr,
     /// Destination address.
     pub dst: Ipv6Addr,
-    /// What follows: an extension header or the upper protocol.
+    /// The protocol of the next header: an extension header or the upper protocol.
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -93,8 +93,8 @@ impl Ipv6Repr {
 
     /// Writes the header to the front of `out` and returns its length, 40.
     ///
-    /// The length of a payload of more than 65,535 bytes is 0: whoever takes such a super-segment
-    /// knows from elsewhere how long it is (see [`payload_len`]).
+    /// For a payload of more than 65,535 bytes, a super-segment, the length field is 0. Its
+    /// receiver learns the length elsewhere (see [`payload_len`]).
     ///
     /// # Panics
     /// If `out` is shorter than 40 bytes.

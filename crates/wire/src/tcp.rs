@@ -1,14 +1,14 @@
 //! The TCP header (RFC 9293, section 3.1) and its options.
 //!
-//! Options are read as Linux reads them. Unknown ones are skipped. One whose length is wrong for
-//! its kind is skipped too. One that reaches beyond the header ends the list, and what was read
-//! before it stands (RFC 9293, MUST-7: an implementation must handle illegal option lengths). MSS,
-//! window scale, SACK-permitted and Fast Open count only on a segment with SYN, SACK blocks only on
-//! one without.
+//! Options are read as Linux reads them. Unknown ones are skipped, and so is an option whose length
+//! is wrong for its kind. An option that reaches beyond the header ends the list; those before it
+//! are kept (RFC 9293, MUST-7: an implementation must handle illegal option lengths). MSS, window
+//! scale, SACK-permitted and Fast Open count only on a segment with SYN, SACK blocks only on one
+//! without.
 //!
-//! They are written in Linux's layout, padded to words with NOPs: MD5, MSS, then timestamps, whose
-//! padding the SACK-permitted option takes if there is one, then Accurate ECN, then window scale,
-//! then SACK blocks, then Fast Open.
+//! Options are written in Linux's layout, padded to words with NOPs: MD5, MSS, then timestamps,
+//! whose padding the SACK-permitted option takes if there is one, then Accurate ECN, then window
+//! scale, then SACK blocks, then Fast Open.
 
 mod acc_ecn;
 
@@ -215,7 +215,7 @@ impl FastOpenOption {
     }
 }
 
-/// What only a SYN carries.
+/// The options that only a SYN carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynOptions {
     /// Maximum segment size (RFC 9293).
@@ -236,7 +236,7 @@ impl SynOptions {
 /// The blocks of the SACK option, the newest first (RFC 2018, section 4).
 pub type SackBlocks = ArrayVec<SackBlock, MAX_SACK_BLOCKS>;
 
-/// What a SYN carries, or what any other segment does: never both, so they take the same place.
+/// The options of a SYN, or those of any other segment: never both, so they share their memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SynOrSack {
     /// Not a SYN: SACK blocks, often none.
@@ -251,7 +251,7 @@ impl Default for SynOrSack {
     }
 }
 
-/// The options that Plimsoll knows. Unknown ones are skipped when parsed.
+/// The options that Plimsoll supports. Unknown ones are skipped when parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
     /// Timestamps (RFC 7323).
@@ -260,7 +260,7 @@ pub struct TcpOptions {
     pub md5: Option<[u8; MD5_DIGEST_LEN]>,
     /// Accurate ECN (RFC 9768). Left out when it finds no space next to the others.
     pub acc_ecn: Option<AccEcnOption>,
-    /// What depends on whether the segment is a SYN.
+    /// The options that depend on whether the segment is a SYN.
     pub syn_or_sack: SynOrSack,
 }
 
@@ -315,7 +315,7 @@ impl TcpRepr {
         }
         match options {
             [] => {}
-            // What almost every segment carries.
+            // The options of almost every segment.
             [kind::NOP, kind::NOP, kind::TIMESTAMPS, len::TIMESTAMPS, times @ ..]
                 if times.len() == 8 =>
             {
@@ -362,7 +362,7 @@ impl TcpOptions {
         TcpOptions { syn_or_sack: SynOrSack::Syn(syn), ..TcpOptions::default() }
     }
 
-    /// What only a SYN carries; nothing, of any other segment.
+    /// The options that only a SYN carries; empty for any other segment.
     #[inline]
     pub fn syn(&self) -> &SynOptions {
         match &self.syn_or_sack {
@@ -391,7 +391,7 @@ impl TcpOptions {
         }
     }
 
-    /// The same, to be changed. What only a SYN carries goes.
+    /// The SACK blocks, to be changed. Options that only a SYN carries are removed.
     pub fn sack_mut(&mut self) -> &mut SackBlocks {
         if let SynOrSack::Syn(_) = self.syn_or_sack {
             self.syn_or_sack = SynOrSack::default();
@@ -481,9 +481,9 @@ impl TcpOptions {
         }
     }
 
-    /// Leaves out everything for which there is no place, as writing does: SACK blocks, as
-    /// [`fit_sack`](Self::fit_sack) does, then the Fast Open option, then that of Accurate ECN.
-    /// What came without padding need not fit with it.
+    /// Leaves out every option for which there is no space, as [`emit`](TcpRepr::emit) does: SACK
+    /// blocks, as [`fit_sack`](Self::fit_sack) does, then the Fast Open option, then that of
+    /// Accurate ECN. Options that were received without padding may not fit with it.
     pub fn fit(&mut self) {
         self.fit_sack();
         let cookie = self.fast_open_that_fits(self.len_without_fast_open());

@@ -122,7 +122,7 @@ impl AccEcnOption {
         [kind, (BASE_LEN + COUNTER_LEN * self.present()) as u8]
     }
 
-    /// What follows them.
+    /// The counters, which follow kind and length.
     pub(super) fn body(&self) -> &[u8] {
         self.counters[..self.present()].as_flattened()
     }

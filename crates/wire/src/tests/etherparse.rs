@@ -18,13 +18,13 @@ use crate::tcp::{TcpFlags, TcpRepr};
 use crate::udp::{self, UdpRepr};
 use crate::{checksum, protocol};
 
-/// What etherparse reads in the options of `header`, without padding.
+/// The options that etherparse reads in `header`, without padding.
 fn elements(header: &TcpHeader) -> Vec<TcpOptionElement> {
     let read = header.options_iterator().map(|element| element.unwrap());
     read.filter(|element| *element != TcpOptionElement::Noop).collect()
 }
 
-/// What it should read if `repr` was emitted.
+/// The options that etherparse should read in an emitted `repr`.
 fn expected_elements(repr: &TcpRepr) -> Vec<TcpOptionElement> {
     let options = &repr.options;
     let mut expected = Vec::new();
@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!((theirs.window_size, theirs.urgent_pointer), (repr.window, repr.urgent));
         prop_assert_eq!(flags(&theirs), repr.flags);
         prop_assert_eq!(elements(&theirs), expected_elements(&repr));
-        // What they write, we read.
+        // This crate parses headers that etherparse writes.
         let (again, len) = TcpRepr::parse(&theirs.to_bytes()).unwrap();
         prop_assert_eq!((&again, len), (&repr, repr.header_len()));
         // Checksums agree.

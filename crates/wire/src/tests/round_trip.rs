@@ -1,4 +1,4 @@
-//! What is emitted parses to the same, and no bytes make a parser panic.
+//! Emitted bytes parse to the same value, and no bytes make a parser panic.
 
 use std::vec;
 
