@@ -1,4 +1,4 @@
-//! What the control socket answers: the stacks of this process.
+//! Answers the requests of the control socket, from the stacks of this process.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn qdisc_line(summary: &plimsoll::QdiscSummary) -> QdiscLine {
     }
 }
 
-/// Decisions that are told of one connection.
+/// The most decisions reported for one connection.
 const MOST_DECISIONS: usize = 100;
 
 /// All sockets of a stack.
@@ -208,8 +208,8 @@ fn words(told: &Info) -> Vec<(String, String)> {
     words
 }
 
-/// What holds the next send, since when, and what will end it; and for each reason that was ever
-/// met, how often and how long in all.
+/// The reason that holds the next send, since when, and what will end it. Then, for each reason
+/// that has occurred, how often and how long in all.
 fn hold_words(told: &Info) -> Vec<(String, String)> {
     let mut words = Vec::new();
     if let Some(hold) = told.hold {

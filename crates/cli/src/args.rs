@@ -22,7 +22,7 @@ use crate::units::{self, Cidr, FaultSpec};
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -77,7 +77,7 @@ pub(crate) enum Command {
 /// Whether a device may use offloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Offload {
-    /// What the device offers.
+    /// The offloads that the device offers.
     #[default]
     Auto,
     /// None: one packet per segment, checksums in software.
@@ -104,7 +104,7 @@ impl std::str::FromStr for DeviceName {
     }
 }
 
-/// What an idle loop or thread does.
+/// The behaviour of an idle loop or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BusyPoll {
     /// An event loop polls while that pays. A stack with a thread sleeps.
@@ -126,7 +126,7 @@ impl std::str::FromStr for BusyPoll {
 }
 
 impl BusyPoll {
-    /// What an event loop does.
+    /// The idle behaviour of an event loop.
     pub(crate) fn of_loop(self) -> WhenIdle {
         match self {
             BusyPoll::Auto => WhenIdle::Adapt,
@@ -271,7 +271,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
           value_parser = units::buffer_size)]
     pub write_buffer: Option<usize>,
-    /// Write and read by reference instead of copying: one block is sent again and again. Writes of
+    /// Write and read by reference instead of copying: the same block is sent repeatedly. Writes of
     /// less than half a segment are still copied, and so are reads of threads (--threads)
     #[arg(long, conflicts_with = "write_buffer")]
     pub shared: bool,
@@ -358,7 +358,7 @@ pub(crate) struct ServeArgs {
 /// `plimsoll get`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct GetArgs {
-    /// What to fetch: http://ADDRESS[:PORT]/PATH, an IPv6 address in brackets
+    /// The URL to fetch: http://ADDRESS[:PORT]/PATH, an IPv6 address in brackets
     pub url: Url,
     /// Where to write it [default: standard output]
     #[arg(short = 'o', long, value_name = "FILE")]

@@ -10,7 +10,7 @@ use plimsoll_drill::suite::{self, Options, StackKind};
 use crate::output::{self, print};
 use crate::{ToldAlready, UsageError, units};
 
-/// What scripts run on.
+/// The stack under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackArg {
     /// This stack, with a virtual clock; needs no privilege.
@@ -26,7 +26,7 @@ pub(crate) struct DrillArgs {
     /// Scripts, or folders with *.pkt files
     #[arg(required = true, value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
-    /// What scripts run on
+    /// The stack that scripts run on
     #[arg(long, value_enum, default_value_t)]
     pub stack: StackArg,
     /// Scripts that run at the same time [default: one per CPU; 1 on the kernel]
@@ -59,7 +59,7 @@ struct ScriptOption {
     name: &'static str,
     /// The name with - for _, where that is another one.
     alias: &'static str,
-    /// What the value is called; empty if there is none.
+    /// The name of the value; empty if there is none.
     value: &'static str,
     help: &'static str,
 }
@@ -219,7 +219,7 @@ pub(crate) fn run(args: &DrillArgs) -> anyhow::Result<()> {
     if reports.iter().all(fine) { Ok(()) } else { Err(ToldAlready.into()) }
 }
 
-/// What is printed of one script.
+/// The printed report of one script.
 fn words(args: &DrillArgs, report: &Report) -> String {
     let mut text = report.summary() + "\n";
     if args.verbose {

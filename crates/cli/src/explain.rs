@@ -89,9 +89,9 @@ fn explain_input(options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Standard input. Ctrl-C ends the capture, not the report: who captures closes the pipe. If
-/// nobody does, as Ctrl-C reaches only what runs in the foreground, the second one ends the
-/// reading; the third one ends the program.
+/// Standard input. The first Ctrl-C ends the capture, not the report: the capturing program closes
+/// the pipe. If it does not, since Ctrl-C reaches only foreground processes, the second Ctrl-C ends
+/// the reading. The third one ends the program.
 struct Input {
     input: File,
     /// A byte for each interrupt.

@@ -144,7 +144,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     written.into_iter().flatten().collect()
 }
 
-/// A new file for a report that nobody asked for by name.
+/// A new file for a report without a given name.
 fn temporary_page() -> anyhow::Result<PathBuf> {
     let file = tempfile::Builder::new().prefix("plimsoll-lab-").suffix(".html").tempfile();
     let kept = file.and_then(|file| file.keep().map_err(|error| error.error));

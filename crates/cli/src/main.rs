@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !error.is::<ToldAlready>() {
-                // Nobody may be reading any more.
+                // The reader may be gone.
                 let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
             }
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })

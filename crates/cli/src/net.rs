@@ -63,7 +63,7 @@ impl Captures {
     }
 }
 
-/// What is missing among the flags of a stack on a TUN device.
+/// The required flags that are missing for a stack on a TUN device.
 pub(crate) fn missing(args: &StackArgs) -> Vec<String> {
     let mut missing = Vec::new();
     if args.device.is_none() {
@@ -197,7 +197,7 @@ pub(crate) fn memory_stacks(
 ) -> anyhow::Result<(Stack, Stack)> {
     let defaults = device::memory_link::LinkConfig::default();
     let queue_limit = link.queue.unwrap_or(defaults.queue_limit);
-    // Where nothing limits the rate, nobody waits for a long packet.
+    // Without a limit on the rate, a long packet does not delay others.
     let limited = link.link_rate.is_some() || link.delay.is_some();
     let longest = args.super_segment.unwrap_or(match limited {
         true => defaults.max_super_segment,

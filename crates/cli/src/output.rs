@@ -19,7 +19,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Opens `path`, or standard output for `-`. What the file holds stays until it is written.
+    /// Opens `path`, or standard output for `-`. The file keeps its content until it is written.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -85,7 +85,7 @@ pub(crate) fn write_json<T: Serialize>(to: Option<Output>, document: &T) -> anyh
     }
 }
 
-/// Says something on standard error. Nobody may be reading any more.
+/// Prints a warning on standard error. The reader may be gone.
 pub(crate) fn warn(text: &str) {
     let _ = writeln!(io::stderr(), "plimsoll: {text}");
 }
@@ -95,7 +95,7 @@ pub(crate) fn is_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
 
-/// Writes to standard output. Whoever reads it may have enough and go: that is no error.
+/// Writes to standard output. The reader may close it before the end: that is no error.
 pub(crate) fn print(text: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

@@ -160,7 +160,7 @@ fn qdisc_text(line: &QdiscLine) -> String {
 }
 
 fn socket_table(sockets: &[SocketLine], info: bool, why: bool) -> String {
-    // As with `ss`, the protocol is told where there are two.
+    // As in `ss`, the protocol is printed if there are two.
     let several = sockets.iter().any(|socket| socket.netid == NetId::Udp);
     let row = |netid: &str, state: &str, recv: &str, send: &str, local: &str, remote: &str| {
         let netid = if several { format!("{netid:<6}") } else { String::new() };

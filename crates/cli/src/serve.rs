@@ -44,7 +44,7 @@ struct Document<'a> {
     figures: &'a Figures,
 }
 
-/// What clients were given, and what they were refused.
+/// The service that clients got, and their refusals.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Served {
     connections: u64,
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 /// How serving has ended: well, or because the stack has, or a loop.
 type Ended = std::io::Result<()>;
 
-/// What all loops have in common.
+/// The state that all loops share.
 struct Server {
     stack: Stack,
     args: ServeArgs,
@@ -226,7 +226,7 @@ impl Server {
     }
 }
 
-/// Whatever ends one loop, be it a panic, ends all.
+/// Ends all loops when one ends, also by a panic.
 struct StopAll<'a>(&'a Stopper);
 
 impl Drop for StopAll<'_> {

@@ -9,11 +9,11 @@ use crate::units;
 pub(crate) struct Service {
     /// The port it listens on.
     pub port: u16,
-    /// What it does with a connection.
+    /// How the service treats a connection.
     pub kind: Kind,
 }
 
-/// What a service does with a connection.
+/// How a service treats a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reads and forgets (RFC 863).
@@ -58,7 +58,7 @@ impl Kind {
 /// Bytes of one chargen write unless the service says otherwise.
 const CHARGEN_WRITE_SIZE: usize = 16384;
 
-/// What every error message about a service ends with.
+/// The end of every error message about a service.
 const KNOWN: &str = "known services: discard:PORT[:shared], chargen:PORT[:WRITE_SIZE], echo:PORT, \
                      rr:PORT:REQ[:RESP], http:PORT:DIR";
 

@@ -23,7 +23,7 @@ use crate::{ToldAlready, UsageError, units};
 /// `plimsoll sim`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: SimCommand,
 }

@@ -183,7 +183,7 @@ pub(crate) fn request_response(text: &str) -> Result<RequestResponse, String> {
     Ok(RequestResponse { request: buffer_size(request)?, response: buffer_size(response)? })
 }
 
-/// What `--fault` asks for.
+/// The faults that `--fault` requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FaultSpec {
     /// Share of packets dropped.

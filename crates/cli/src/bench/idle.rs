@@ -44,7 +44,7 @@ struct Document {
     server_bytes_per_connection: f64,
     resident_bytes_per_connection_and_stack: Option<f64>,
     pool_bytes_in_use: usize,
-    /// What the types of a connection and its packets take, in bytes.
+    /// Sizes of the types of a connection and its packets, in bytes.
     type_bytes: BTreeMap<&'static str, usize>,
 }
 

@@ -1,7 +1,8 @@
-//! The side of the control socket that asks.
+//! The client of the control socket.
 //!
-//! It asks only sockets in directories that belong to this user or to root and that nobody else may
-//! write to: whoever could put a socket there could answer in the place of the process.
+//! It uses only sockets in directories that belong to this user or to root, and that no other user
+//! may write to. Another user who could put a socket there could answer in the place of the
+//! process.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -67,7 +68,7 @@ fn trusted(directories: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
         let Ok(data) = std::fs::symlink_metadata(&directory) else { continue };
         let ours = data.uid() == getuid().as_raw() || data.uid() == 0;
         if !data.is_dir() || !ours || data.mode() & 0o022 != 0 {
-            // What XDG_RUNTIME_DIR says does not change the one in /tmp.
+            // XDG_RUNTIME_DIR has no effect on the directory in /tmp.
             let or = match directory.starts_with("/tmp") {
                 true => "",
                 false => ", or name another place in XDG_RUNTIME_DIR",
@@ -86,7 +87,7 @@ fn trusted(directories: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     (trusted, refused)
 }
 
-/// Connects without waiting: a process that accepts nobody has a full queue.
+/// Connects without waiting: the queue of a process that does not accept is full.
 fn connect_now(path: &Path) -> std::io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -126,7 +127,7 @@ fn ask_within(path: &Path, request: &Request, patience: Duration) -> anyhow::Res
     })
 }
 
-/// The sockets in `directories` that somebody listens on. Files that dead processes left behind
+/// The sockets in `directories` on which a process listens. Files that dead processes left behind
 /// are removed.
 fn running(directories: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Most bytes of a request line. Answers may be longer.
 pub(crate) const MAX_LINE: u64 = 64 * 1024;
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -36,7 +36,7 @@ pub(crate) enum Request {
     },
 }
 
-/// What comes back.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -46,7 +46,7 @@ pub(crate) enum Answer {
     Sockets(Vec<StackSockets>),
     /// One list of queueing disciplines for each stack of the process.
     Qdiscs(Vec<StackQdiscs>),
-    /// What went wrong.
+    /// The error's text.
     Error(String),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct StackSockets {
     pub sockets: Vec<SocketLine>,
 }
 
-/// What a socket speaks.
+/// The protocol of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum NetId {
@@ -140,12 +140,12 @@ pub(crate) struct QdiscLine {
     pub backlog: u64,
     /// Packets queued now.
     pub qlen: u64,
-    /// What fair queueing counts.
+    /// The counters of fair queueing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fq: Option<FqLine>,
 }
 
-/// What only fair queueing counts.
+/// The counters that only fair queueing has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FqLine {
     /// Flows that are known.

@@ -1,7 +1,7 @@
-//! The side of the control socket that answers.
+//! The server of the control socket.
 //!
-//! One thread serves all clients: it waits until the socket, or any client, has something, and
-//! never for one of them. A client that says nothing costs the others nothing, and is let go after
+//! One thread serves all clients: it waits until the socket or any client is ready, and never for a
+//! single client. A silent client does not delay the others, and is disconnected after
 //! [`PATIENCE`]. The thread ends when the [`ControlSocket`] is dropped, which does not wait for it.
 //!
 //! Limits: [`MOST_CLIENTS`] clients at a time; more wait in the socket's queue. Without a free
@@ -20,10 +20,10 @@ use rustix::process::getuid;
 
 use super::protocol::{Answer, MAX_LINE, Request};
 
-/// How long a client may take for a line, or for a whole answer, before it is let go.
+/// How long a client may take for a line, or for a whole answer, before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long nobody is accepted after that has failed.
+/// The time without accepting after an accept has failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Clients at a time.
@@ -48,7 +48,7 @@ pub(crate) struct ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // The file may have been removed by hand; there is nobody to tell.
+        // The file may have been removed by hand; there is no place to report that.
         let _ = std::fs::remove_file(&self.path);
         // It is written to once, so it cannot be full.
         let _ = rustix::io::write(&*self.end, &1_u64.to_ne_bytes());
@@ -84,7 +84,7 @@ fn open_in(
     let stop = end.clone();
     let thread = std::thread::Builder::new().name("control".into());
     let thread = thread.spawn(move || server.run(&listener, &stop))?;
-    // Nobody waits for the thread but a test.
+    // Only a test waits for the thread.
     #[cfg(not(test))]
     drop(thread);
     Ok(ControlSocket {
@@ -116,13 +116,13 @@ fn private_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Server {
     respond: Weak<dyn Respond>,
     clients: Vec<Client>,
     /// See [`PATIENCE`].
     patience: Duration,
-    /// Until when nobody is accepted.
+    /// The end of the pause in accepting.
     pause: Option<Instant>,
 }
 
@@ -158,12 +158,13 @@ impl Server {
         }
     }
 
-    /// Whether somebody may be accepted.
+    /// Whether the server accepts clients now.
     fn accepts(&self, now: Instant) -> bool {
         self.clients.len() < MOST_CLIENTS && self.pause.is_none_or(|pause| pause <= now)
     }
 
-    /// Waits for something to do. Says whether it is the end, and whether somebody comes.
+    /// Waits for something to do. Returns whether the thread must end, and whether a client waits
+    /// to be accepted.
     fn wait(
         &self,
         listener: &UnixListener,
@@ -191,7 +192,7 @@ impl Server {
         Ok((has(0), accepts && has(1)))
     }
 
-    /// Takes one client from `accept`. If there is none to be had, nobody is asked for a while.
+    /// Takes one client from `accept`. If that fails, pauses accepting for a while.
     fn accept(&mut self, accept: impl FnOnce() -> io::Result<UnixStream>, now: Instant) {
         match accept().and_then(|stream| stream.set_nonblocking(true).map(|()| stream)) {
             Ok(stream) => {
@@ -203,8 +204,8 @@ impl Server {
         }
     }
 
-    /// Goes on with every client as far as that goes at once. Whether there is still somebody to
-    /// answer.
+    /// Serves every client until it would block. Returns whether the stacks to answer for still
+    /// exist.
     fn serve(&mut self, now: Instant) -> bool {
         let mut alive = self.respond.strong_count() > 0;
         let respond = &self.respond;
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     }
 
-    /// Those who say nothing, as many as may be there but one, cost nobody anything.
+    /// Silent clients, one less than the limit, do not delay another client.
     #[test]
     fn silent_clients_do_not_keep_others_waiting() {
         let dir = tempfile::tempdir().unwrap();
@@ -341,7 +342,7 @@ mod tests {
         let mut lines = BufReader::new(&asking).lines();
         assert!(lines.next().unwrap().unwrap().contains("no answer to Ss"));
         assert!(lines.next().unwrap().unwrap().contains("no answer to Nstat"));
-        // None of them was let go to make that possible.
+        // None of them was disconnected to make that possible.
         for client in &silent {
             client.set_nonblocking(true).unwrap();
             let error = (&mut &*client).read(&mut [0]).unwrap_err();
@@ -372,7 +373,7 @@ mod tests {
         assert!(server.accepts(now + PAUSE));
     }
 
-    /// Who takes a byte now and then gets no more time for it.
+    /// A client that takes a byte now and then gets no more time for it.
     #[test]
     fn the_whole_answer_has_a_deadline() {
         let respond: Arc<dyn Respond> = Arc::new(Fixed);
@@ -402,7 +403,7 @@ mod tests {
         let socket = open_in(&dir.path().join("private"), Arc::new(Fixed), HOUR).unwrap();
         let mut client = UnixStream::connect(&socket.path).unwrap();
         let long = vec![b'x'; 2 * MAX_LINE as usize];
-        // It may be let go before all of it was written.
+        // The server may disconnect before all of it was written.
         let _ = client.write_all(&long);
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer);

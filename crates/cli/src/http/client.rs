@@ -17,7 +17,7 @@ pub(crate) enum GetError {
     Receive {
         /// Body bytes that had arrived.
         received: u64,
-        /// What happened.
+        /// The error that the call returned.
         error: io::Error,
     },
     /// The output could not be written.
@@ -82,7 +82,7 @@ pub(crate) fn get<S: Read + Write>(
     Ok(copy.received)
 }
 
-/// Reads heads up to the final one and tells how the body is framed.
+/// Reads heads up to the final one and returns how the body is framed.
 fn response_head<S: Read>(reader: &mut HeadReader<S>) -> Result<Body, GetError> {
     let head = loop {
         let head = reader.head()?.ok_or(HeadError::Truncated)?;

@@ -2,9 +2,9 @@
 //! files open.
 //!
 //! A response does not hold a file open: it holds a [`Known`] file and reads through [`Files`],
-//! which has few files open at a time, [`MOST_OPEN`] unless it is told otherwise. A file that had
-//! to give its place to another is opened again when its response goes on. So a client that does
-//! not read its response holds no descriptor, however many such clients there are.
+//! which has few files open at a time, [`MOST_OPEN`] by default. A file that was closed to make
+//! room for another is opened again when its response continues. So clients that do not read their
+//! responses hold no descriptors, however many there are.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 /// Files that a server has open at a time, over all its loops.
 pub(crate) const MOST_OPEN: usize = 64;
 
-/// What a request's path leads to.
+/// The file that a request's path names.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The file.
@@ -27,7 +27,7 @@ pub(crate) struct Found {
     pub size: u64,
     /// Its media type, from its name.
     pub media_type: &'static str,
-    /// Its modification time, if the file system knows and a date can have it.
+    /// Its modification time, if the file system records it and a date can express it.
     pub modified: Option<SystemTime>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Known {
     identity: Identity,
 }
 
-/// What tells a file from another that has taken its name.
+/// Distinguishes a file from another that has taken its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     device: u64,
@@ -85,7 +85,7 @@ impl Files {
         Files { open: Vec::new(), users: HashMap::new(), most, clock: 0, short: 0, opener }
     }
 
-    /// What `path` (decoded, with a slash at the front) names below `root`, which must be
+    /// The file that `path` (decoded, with a slash at the front) names below `root`, which must be
     /// canonical. `None` means that there is nothing to serve: 404.
     ///
     /// A component `..`, a link that leads out of `root`, and anything but a regular file are
@@ -106,7 +106,7 @@ impl Files {
         if path.is_dir() {
             path = path.join("index.html").canonicalize()?;
         }
-        // Links were resolved above, so the prefix tells where the file really is.
+        // Links were resolved above, so the prefix shows where the file really is.
         if !path.starts_with(root) {
             return Ok(None);
         }

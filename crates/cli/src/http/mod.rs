@@ -5,8 +5,8 @@
 //! the end of the connection. Both sides share one reader of header sections, which bounds what
 //! it keeps: a section longer than [`MAX_HEAD`] or of more than [`MAX_FIELDS`] fields is refused.
 //!
-//! What it does not do: no request bodies, no compression, no multiple ranges in one response
-//! (the whole file is sent instead, as RFC 9110 section 14.2 allows), no TLS.
+//! Not supported: request bodies, compression, TLS, and multiple ranges in one response (the whole
+//! file is sent instead, as RFC 9110 section 14.2 allows).
 
 pub(crate) mod client;
 pub(crate) mod files;

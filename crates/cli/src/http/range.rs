@@ -1,6 +1,6 @@
 //! Byte ranges (RFC 9110, section 14).
 
-/// What part of a file to send.
+/// The part of a file to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All of it.
@@ -16,8 +16,8 @@ pub(crate) enum Wanted {
     Unsatisfiable,
 }
 
-/// Understands a Range field for a file of `size` bytes. What is not understood, and a list of
-/// several ranges, mean the whole file, as a server may ignore Range.
+/// Parses a Range field for a file of `size` bytes. A field with a syntax error or several ranges
+/// means the whole file, as a server may ignore Range.
 pub(crate) fn wanted(field: Option<&str>, size: u64) -> Wanted {
     let Some(spec) = field.and_then(|field| field.trim().strip_prefix("bytes=")) else {
         return Wanted::Whole;

@@ -2,7 +2,7 @@
 
 use super::head::{Head, HeadError};
 
-/// The methods that the server knows.
+/// The methods that the server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// GET.
@@ -16,7 +16,7 @@ pub(crate) enum Method {
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What to do.
+    /// The method.
     pub method: Method,
     /// The decoded path, without the query.
     pub path: String,

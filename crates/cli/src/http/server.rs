@@ -21,20 +21,20 @@ const REQUESTS_PER_TURN: u64 = 16;
 /// Bytes that are read and thrown away of a client whose request was not understood.
 const LINGER_BYTES: usize = 256 * 1024;
 
-/// What a connection is over.
+/// The transport of a connection.
 pub(crate) trait Stream: Read + Write {
-    /// Ends our direction when all that was written has gone; the peer may still send.
+    /// Ends this side's direction after all written data is sent; the peer may still send.
     fn end(&mut self) -> io::Result<()>;
 }
 
-/// What a connection waits for after [`Connection::run`].
+/// The event that a connection waits for after [`Connection::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Until the stream is readable.
     WantsRead,
     /// Until the stream is writable.
     WantsWrite,
-    /// For a descriptor, which nobody announces: run it again in a moment.
+    /// For a free descriptor, of which there is no event: run it again in a moment.
     WantsFile,
     /// For its turn: others may go first.
     Yield,
@@ -42,18 +42,18 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// What a client is doing.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It has nothing to do: its last request was answered, and no other has begun.
+    /// It is idle: its last request was answered, and no other has begun.
     Idle,
     /// It sends a request.
     Request,
     /// It takes a response.
     Response,
-    /// It was told of its mistake, and what it still sends is thrown away. If the connection were
-    /// closed now, the reset that answers these bytes would make the client's stack forget the
-    /// response.
+    /// It got an error response, and the bytes that it still sends are thrown away. If the
+    /// connection were closed now, the reset that answers these bytes would make the client's stack
+    /// discard the response.
     Lingering,
 }
 
@@ -80,7 +80,7 @@ struct Response {
     after: After,
 }
 
-/// What follows a response.
+/// The step after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     NextRequest,
@@ -119,7 +119,7 @@ impl<S: Stream> Connection<S> {
         self.reader.inner()
     }
 
-    /// What the client is doing.
+    /// The state of the client.
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
             State::Reading if self.requests > 0 && self.reader.is_empty() => Stage::Idle,
@@ -134,7 +134,7 @@ impl<S: Stream> Connection<S> {
         !self.reader.is_empty()
     }
 
-    /// Lets go of the file of a response that will not be sent to its end.
+    /// Releases the file of a response that will not be sent to its end.
     pub(crate) fn release(&mut self, files: &mut Files) {
         if let State::Answering(Response { body: Some(body), .. }) = &self.state {
             files.release(&body.file);
@@ -246,7 +246,8 @@ impl Response {
                 Err(error) => return Err(error),
             };
             if got == 0 {
-                // The promised length cannot be kept; only closing tells the client.
+                // The promised length cannot be kept; only closing the connection informs the
+                // client.
                 return Err(io::Error::new(
                     ErrorKind::UnexpectedEof,
                     "the file has become shorter",
@@ -308,7 +309,7 @@ fn answer(root: &Path, files: &mut Files, request: &Request) -> Response {
     if let Some(modified) = found.modified {
         fields += &format!("Last-Modified: {}\r\n", httpdate::fmt_http_date(modified));
     }
-    // Without a body, what is left of it is nothing; the file is let go of with the response.
+    // Without a body there is nothing left to send; the file is released with the response.
     let at = if with_body { start } else { end };
     let head = head(status, &fields, end - start, after);
     Response { head, head_sent: 0, body: Some(Body { file: found.file, at, end }), after }

@@ -1,13 +1,12 @@
 //! The http service of `serve`: how many clients it has at once, and how long each may take.
 //!
-//! A client holds memory as long as its connection is open, so none may stay for ever without using
-//! it. Each of the things that a client can be at has a time of its own (see [`Limits`]). The time
-//! for a request counts from its beginning, so that a client which sends a byte now and then gains
-//! nothing; that for a response begins anew only when the client has acknowledged something worth
-//! mentioning. Beyond the number of connections a client is told 503, and beyond a further number
-//! it is reset.
+//! A client holds memory as long as its connection is open, so an idle client may not stay for
+//! ever. Each state of a client has its own time limit (see [`Limits`]). The time for a request
+//! counts from its beginning, so a client that sends a byte now and then gains nothing. The time
+//! for a response starts again only after the client has acknowledged a minimum of bytes. Beyond
+//! the limit of connections a client gets a 503, and beyond a further limit it is reset.
 //!
-//! Whatever is refused or ended is counted, and said on standard error, at most once in
+//! Refused and ended connections are counted, and reported on standard error at most once in
 //! [`SAY_EVERY`] for each kind.
 
 use std::cell::{Cell, RefCell};
@@ -27,13 +26,13 @@ use crate::output;
 use plimsoll_lab::event_loop::{Around, Task, Turn};
 use plimsoll_lab::tasks::{Tally, add};
 
-/// How often the same kind of trouble is spoken of.
+/// The shortest time between two reports of the same kind of trouble.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// After how long a descriptor is asked for again.
+/// The time after which a failed request for a descriptor is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What clients may have.
+/// The limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Connections that are served at once.
@@ -50,7 +49,7 @@ pub(crate) struct Limits {
     pub send: Duration,
     /// See `send`.
     pub send_bytes: u64,
-    /// Time for what a client still sends after it was told of its mistake.
+    /// Time for bytes that a client still sends after an error response.
     pub linger: Duration,
 }
 
@@ -133,17 +132,17 @@ impl Places {
     }
 }
 
-/// What a connection counts as.
+/// The limit that a connection counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Served,
-    /// It is told 503.
+    /// It gets a 503.
     Refused,
     /// Even refusing it would exceed the limit.
     None,
 }
 
-/// What the connections of a loop to http services have in common.
+/// The state that a loop's connections to http services share.
 pub(crate) struct Site {
     limits: Limits,
     files: RefCell<Files>,
@@ -199,7 +198,7 @@ pub(crate) struct Web {
     tally: Rc<Tally>,
     timer: Timer,
     place: Place,
-    /// The server has no descriptor for the file; meanwhile the client's time stands still.
+    /// The server has no descriptor for the file; meanwhile the client's time limit does not run.
     waits_for_file: bool,
 }
 
@@ -278,7 +277,7 @@ impl Web {
                     return true;
                 }
                 self.site.slow_responses.met(1, now);
-                // What is queued for it goes now, and not when it has vanished at last.
+                // Discard the queued data now, and not when the client's connection times out.
                 let _ = stream.set_linger(Some(Duration::ZERO));
                 false
             }

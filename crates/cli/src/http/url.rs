@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 pub(crate) struct Url {
     /// Address and port.
     pub addr: SocketAddr,
-    /// What goes into the Host field.
+    /// The value of the Host field.
     pub host: String,
     /// Path and query, beginning with a slash.
     pub target: String,

@@ -39,13 +39,13 @@ const CHECK_EVERY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 struct Side {
     device: Device,
-    /// From here to the other.
+    /// The link from this device to the other.
     link: Link,
-    /// What has arrived for this device, and it has not taken.
+    /// Packets that have arrived for this device, and that it has not taken.
     waiting: VecDeque<Packet>,
-    /// It has no space at present.
+    /// The device has no space at present.
     busy: bool,
-    /// Of what left this device's way.
+    /// The lateness of packets on `link`.
     late: Lateness,
 }
 
@@ -169,7 +169,7 @@ impl Side {
         let at = now();
         let arrived = self.device.rx.receive(at, pool, packets, BATCH)?;
         for packet in packets.drain(..) {
-            // What is longer than the link's MTU is dropped and counted (`dropped_long`).
+            // A packet longer than the link's MTU is dropped and counted (`dropped_long`).
             let _ = self.link.offer(at, packet);
         }
         Ok(arrived)

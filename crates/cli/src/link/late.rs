@@ -56,7 +56,7 @@ impl Lateness {
         }
     }
 
-    /// Bits per second at which packets left. `None` if there were too few to tell.
+    /// Bits per second at which packets left. `None` if there were too few to measure.
     pub(super) fn rate(&self) -> Option<f64> {
         let time = self.last.since(self.first?);
         (time > Duration::ZERO).then(|| self.bytes as f64 * 8.0 / time.as_secs_f64())

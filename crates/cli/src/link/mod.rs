@@ -1,8 +1,9 @@
 //! `plimsoll link`: a path of a given rate, delay and loss between two TUN devices, in real time.
 //!
 //! The links and queues are those of the simulator, with the machine's clock. So a kernel, or any
-//! program, can stand at either end of the very bottleneck that a simulation has. What a machine
-//! adds is lateness: it is measured before the first packet is carried, and with every packet.
+//! program, can be at either end of the very bottleneck that a simulation has. Unlike a simulation,
+//! a machine sends packets late. The lateness is measured before the first packet is carried, and
+//! with every packet.
 
 mod carrier;
 mod late;

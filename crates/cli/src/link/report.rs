@@ -1,4 +1,4 @@
-//! What a link says of itself.
+//! The report of a link.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// None if there were too few packets to tell.
+    /// None if there were too few packets to measure.
     pub(super) fn new(config: &LinkConfig, late: &Lateness, time: Duration) -> Option<Check> {
         let measured = late.rate()?;
         let off = |rate: u64| {
@@ -84,7 +84,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// What was carried in one direction.
+/// The traffic in one direction.
 #[derive(Clone, Debug, Serialize)]
 struct Direction {
     from: String,
@@ -113,7 +113,7 @@ struct Direction {
     late: Error,
 }
 
-/// What was checked and carried.
+/// The checks and the traffic.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     seconds: f64,

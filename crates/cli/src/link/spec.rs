@@ -1,4 +1,4 @@
-//! What `--link` and `--back` say.
+//! The values of `--link` and `--back`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ enum Buffer {
     Bdp(f64),
 }
 
-/// What a queue does when packets wait for long.
+/// How a queue treats packets that wait for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Discipline {
     DropTail,
@@ -52,7 +52,8 @@ impl FromStr for LinkSpec {
             }
             items.push((name.to_owned(), value.trim().to_owned()));
         }
-        // What only the whole can tell is told later: some of it may stand in the other direction.
+        // Errors that only the whole shows are returned later: the other direction may give some
+        // names.
         for (name, value) in &items {
             Names::default().take(name, value)?;
         }
@@ -61,8 +62,8 @@ impl FromStr for LinkSpec {
 }
 
 impl LinkSpec {
-    /// What this direction is like. Names that it does not give are taken from `other`. `back` is
-    /// the delay of the other direction, from which a buffer in round trips follows.
+    /// The link of this direction. Names that the direction does not give are taken from `other`.
+    /// `back` is the delay of the other direction, from which a buffer in round trips follows.
     ///
     /// # Errors
     /// Says which name or value was not understood, or contradicts another.
@@ -92,7 +93,7 @@ impl LinkSpec {
     }
 }
 
-/// What the names of a direction say.
+/// The parsed names of a direction.
 struct Names {
     config: LinkConfig,
     buffer: Buffer,
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(config.rate, Some(1_000_000));
         assert_eq!(config.delay, Duration::from_millis(20));
         assert_eq!(config.loss, Loss::Independent(0.0));
-        // What it says may need what the way there says.
+        // The names of one direction may need names that the other one gives.
         let back: LinkSpec = "buffer=1bdp,burst=3".parse().unwrap();
         let config = back.config(&there, None).unwrap();
         assert_eq!(config.queue, QueueConfig::drop_tail(100_000));

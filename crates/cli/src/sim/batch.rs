@@ -132,7 +132,7 @@ pub(super) fn batch(args: &BatchArgs) -> anyhow::Result<()> {
     );
     let most = AtomicU64::new(0);
     let progress = |done| {
-        // Threads may tell out of order.
+        // Threads may report out of order.
         bar.set_position(most.fetch_max(done, Ordering::Relaxed).max(done));
     };
     let results = measure(&plan, cells, args.jobs.map_or(usual, usize::from), progress);

@@ -14,7 +14,7 @@ use plimsoll_sim::{Outcome, RunConfig, Scenario, run};
 use crate::UsageError;
 use crate::output::print;
 
-/// What a script takes for granted, so that the settings of a machine do not matter.
+/// The settings that a script relies on, so that those of a machine do not matter.
 const SETTINGS: [(&str, &str); 14] = [
     ("net.ipv4.tcp_congestion_control", "cubic"),
     ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
@@ -75,7 +75,7 @@ pub(crate) fn run_command(args: &ScriptArgs) -> anyhow::Result<()> {
     print(told(&args.output, host, &text).as_bytes())
 }
 
-/// Writes a script of each end of a shrunk scenario beside it. Says what came of it.
+/// Writes a script of each end of a shrunk scenario next to it. Returns a report.
 pub(crate) fn write_beside(path: &Path, scenario: &Scenario, seed: u64) -> anyhow::Result<String> {
     let mut words = String::new();
     let Some(flow) = scenario.flow.first() else { return Ok(words) };
@@ -133,7 +133,7 @@ fn script(
     transcript::write(&head, &events)
 }
 
-/// What happens to a host itself cannot be told by packets.
+/// Refuses events that happen to a host itself: packets cannot express them.
 fn refuse_events(scenario: &Scenario, name: &str) -> Result<(), String> {
     for event in &scenario.event {
         let what = match &event.what {

@@ -318,7 +318,7 @@ fn a_running_process_answers() {
     let unknown = ask("nstat nosuch");
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("no counter has nosuch"));
-    // Whoever reads the answer may close the pipe before it comes.
+    // The reader of the answer may close the pipe before it comes.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let line = format!("nstat --pid {}", child.id());
@@ -386,7 +386,7 @@ fn drill_runs_files_and_folders() {
     let text = String::from_utf8(once.stdout).unwrap();
     assert!(text.contains("^^^^") && text.contains("packets so far:"), "{text}");
 
-    // Whoever reads may have enough after the first line; the status says how it went anyway.
+    // The reader may close the pipe after the first line; the status reports the result anyway.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -405,8 +405,8 @@ fn drill_refuses_wrong_options() {
     assert!(failure(&format!("drill {}", empty.path().display()), 1).contains("no script"));
 }
 
-/// What the rule for tails did is found in a capture of it, and the page and JSON are written.
-/// Whoever writes the capture does not end, as it is not in the foreground.
+/// The effect of the rule for tails is found in a capture, and the page and JSON are written. The
+/// capturing program does not end by Ctrl-C, as it is not in the foreground.
 #[test]
 fn interrupts_end_a_capture_that_does_not_end() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));

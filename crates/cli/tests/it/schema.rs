@@ -86,7 +86,7 @@ fn the_lab_writes_what_its_schema_says() {
     let wrong = |path: &str, value: Option<Value>| {
         refuses(&validator, &all, &format!("/0/{path}"), value);
     };
-    // What was not taken is null, not 0.
+    // Values that were not measured are null, not 0.
     for figures in ["before", "pairs/0/before", "best"] {
         for name in ["transactions_per_s", "packets_per_transaction", "latency_us"] {
             wrong(&format!("{figures}/{name}"), Some(json!(0)));

@@ -12,7 +12,7 @@ fn sim(dir: &Path, line: &str) -> Output {
     command.current_dir(dir).arg("sim").args(line.split_whitespace()).output().unwrap()
 }
 
-/// What a command prints that ends with `code`.
+/// The output of a command that ends with `code`.
 fn printed(dir: &Path, line: &str, code: i32) -> String {
     let output = sim(dir, line);
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -74,7 +74,7 @@ fn a_run_is_recorded_and_replayed() {
     assert!(refused.contains("lossy.toml: this scenario has no [record] table"), "{refused}");
     let refused = printed(dir, "replay out/a.pcapng", 2);
     assert!(refused.contains("out/a.pcapng: this is not a text file"), "{refused}");
-    // What was changed is no longer that run.
+    // A changed file is no longer that run.
     let text = fs::read_to_string(dir.join("run.toml")).unwrap();
     fs::write(dir.join("run.toml"), text.replace("up = 300000", "up = 200000")).unwrap();
     let output = sim(dir, "replay run.toml");

@@ -190,7 +190,7 @@ fn what_follows_a_refused_head_is_read() {
     assert_eq!(fake.read, fake.input.len());
 }
 
-/// What a client sends behind its last request does not cost it the answer.
+/// Bytes that a client sends behind its last request do not cost it the answer.
 #[test]
 fn what_follows_the_last_request_is_read() {
     let (_dir, root) = site();

@@ -14,7 +14,7 @@ use crate::http::files::MOST_OPEN;
 use plimsoll_lab::event_loop::{EventLoop, Stopper, TURN_BYTES, WhenIdle};
 use plimsoll_lab::tasks::Acceptor;
 
-/// What a test waits for at most. Nothing takes so long unless it hangs.
+/// The longest wait of a test. Only a hanging test takes so long.
 const BOUND: Duration = Duration::from_secs(60);
 
 const SERVER: &str = "192.0.2.2:80";
@@ -194,7 +194,7 @@ fn beyond_the_limit_clients_are_told() {
     // The reset may come before the call that connects has seen the end of the handshake.
     let error = server.try_connect().and_then(|stream| (&stream).read(&mut [0])).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-    // Who was there before is served.
+    // Clients that were connected before are served.
     for mut stream in served {
         stream.write_all(get("short").as_bytes()).unwrap();
         assert!(all(stream).ends_with("short"));
@@ -204,7 +204,7 @@ fn beyond_the_limit_clients_are_told() {
     assert_eq!(seen.refused, 3, "{seen:?}");
 }
 
-/// Refused clients that linger keep nobody from a place that has become free.
+/// Refused clients that linger do not take a place that has become free.
 #[test]
 fn a_place_that_is_free_again_is_given() {
     let limits = Limits { connections: 1, refusals: 2, ..patient() };
