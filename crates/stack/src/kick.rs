@@ -1,33 +1,35 @@
-//! How a poller goes to sleep, and how others wake it for the price of a system call only if it
-//! really sleeps.
+//! Puts a poller to sleep, and wakes it. A thread that wakes a poller pays for a system call only
+//! if the poller really sleeps.
 //!
 //! # Theory of operation
 //!
-//! Whoever has work for the poller first makes the work visible and then calls [`Kick::kick`]. The
-//! poller first *announces* that it is about to sleep and then reads all its work once more.
-//! Between the two steps each side has a sequentially consistent fence. So at least one of the two
-//! sees what the other did: the kicker sees the announcement and sets an event (`platform/`), or
-//! the poller sees the work and does not sleep. While the poller runs, a kick is a fence and a
-//! load.
+//! A thread that has work for the poller first makes the work visible and then calls
+//! [`Kick::kick`]. The poller first *announces* that it is about to sleep and then reads all its
+//! work again. Each side has a sequentially consistent fence between its two steps, so at least one
+//! of them sees the other's write: either the kicker sees the announcement and sets an event
+//! (`platform/`), or the poller sees the work and does not sleep. While the poller runs, a kick
+//! costs a fence and a load.
 //!
-//! An announcement may carry the time at which the poller will wake anyway. Who arms a timer uses
-//! [`Kick::kick_before`] and pays only if the timer is earlier. The announcement may be repeated
-//! with another time; a kick that came in between stays.
+//! An announcement may carry the time at which the poller will wake anyway. A thread that arms a
+//! timer calls [`Kick::kick_before`] and pays only if the timer is earlier. The poller may repeat
+//! the announcement with another time; a kick that came in between is kept.
 //!
-//! While a thread spins (see `pollers/spinner.rs`), devices do not kick at all. Who ends that says
-//! so, fences, and looks at the devices; a device fences between arrival and asking. So either the
-//! device kicks, or the arrival is seen.
+//! While a thread spins (see `pollers/spinner.rs`), devices do not wake the poller at all. The
+//! thread that stops spinning clears the flag, fences, and then reads the devices. A device fences
+//! between the arrival and its read of the flag. So either the device wakes the poller, or the
+//! thread sees the arrival.
 //!
-//! A poller that does not sleep in the system but as a task of a runtime gives the kick its waker
-//! ([`Kick::set_waker`]), which is then woken, and the event is not set.
+//! A poller that is a task of a runtime passes its waker to [`Kick::set_waker`]. A kick then calls
+//! the waker instead of setting the event.
 //!
-//! The order for a poller:
+//! The steps of a poller:
 //!
-//! 1. [`announce(None)`](Kick::announce): any kick counts from here on.
-//! 2. Read all work. If there is some, [`awake`](Kick::awake) and do it.
-//! 3. With a deadline, `announce(Some(deadline))`. Optional; it saves wake-ups for later timers.
-//! 4. Sleep for the event and the devices until the deadline.
-//! 5. [`awake`](Kick::awake), then read all work.
+//! 1. Call [`announce(None)`](Kick::announce). Any kick after this call is seen.
+//! 2. Read all work. If there is some, call [`awake`](Kick::awake) and do it.
+//! 3. With a deadline, call `announce(Some(deadline))`. Optional; it saves wake-ups for later
+//!    timers.
+//! 4. Sleep until the event, a device or the deadline ends the sleep.
+//! 5. Call [`awake`](Kick::awake), then read all work.
 
 use std::io;
 #[cfg(unix)]
@@ -51,14 +53,14 @@ use plimsoll_tcp::Instant;
 use crate::platform::Event;
 use crate::sockets::wakers;
 
-/// The poller runs and will look at its work before it sleeps.
+/// The poller runs and will read its work before it sleeps.
 const AWAKE: u64 = 0;
-/// The poller sleeps, and somebody has undertaken to wake it.
+/// The poller sleeps, and a thread is about to wake it.
 const KICKED: u64 = 1;
-/// This or more: the poller sleeps, until this many nanoseconds at the latest.
+/// This value or more: the poller sleeps, until this many nanoseconds at the latest.
 const ASLEEP: u64 = 2;
 
-/// The hand-over itself: what the poller has announced.
+/// The state of the poller, shared with the threads that wake it.
 #[derive(Debug)]
 pub(crate) struct Sleep(AtomicU64);
 
@@ -67,8 +69,8 @@ impl Sleep {
         Sleep(AtomicU64::new(AWAKE))
     }
 
-    /// The poller is about to sleep until `until`. What it reads after this call is not older than
-    /// what kickers wrote that found it awake.
+    /// Announces that the poller is about to sleep until `until`. After this call the poller reads
+    /// everything that a kicker wrote before it found the poller awake.
     pub(crate) fn announce(&self, until: Option<Instant>) {
         let until = until.unwrap_or(Instant::FAR_FUTURE).as_nanos().max(ASLEEP);
         let mut state = self.0.load(Ordering::Relaxed);
@@ -82,16 +84,16 @@ impl Sleep {
         fence(Ordering::SeqCst);
     }
 
-    /// The poller runs again. Returns whether somebody has undertaken to wake it.
+    /// The poller runs again. Returns whether a thread has announced that it wakes the poller.
     pub(crate) fn awake(&self) -> bool {
         let kicked = self.0.swap(AWAKE, Ordering::Relaxed) == KICKED;
-        // Who found it asleep or kicked relies on its reading all work after this point.
+        // A kicker that found it asleep or kicked relies on its reading all work after this point.
         fence(Ordering::SeqCst);
         kicked
     }
 
-    /// Whether the caller, who has made work visible that is due at `at`, must wake the poller.
-    /// Only one of several callers is told so.
+    /// Whether the caller must wake the poller, for work that it has made visible and that is due
+    /// at `at`. Of several callers only one gets `true`.
     pub(crate) fn must_wake(&self, at: Instant) -> bool {
         fence(Ordering::SeqCst);
         let mut state = self.0.load(Ordering::Relaxed);
@@ -105,7 +107,7 @@ impl Sleep {
     }
 }
 
-/// Whether another thread than the poller looks after arrivals, so that devices need not kick.
+/// Whether a thread other than the poller polls the devices, so that they need not wake the poller.
 #[derive(Debug)]
 pub(crate) struct Quiet(AtomicBool);
 
@@ -114,7 +116,8 @@ impl Quiet {
         Quiet(AtomicBool::new(false))
     }
 
-    /// Whoever reads the devices after having said "no" finds what came while it held.
+    /// A thread that passes `false` and then reads the devices finds everything that arrived while
+    /// the flag was set.
     fn set(&self, quiet: bool) {
         if self.0.load(Ordering::Relaxed) != quiet {
             self.0.store(quiet, Ordering::Relaxed);
@@ -122,15 +125,15 @@ impl Quiet {
         fence(Ordering::SeqCst);
     }
 
-    /// For a device, after the arrival is visible.
+    /// Called by a device after the arrival is visible.
     fn holds(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The waker of a poller that is a task. It is set before the poller announces that it sleeps, so
-/// that who finds it asleep finds the waker of that sleep, or of a later one.
+/// The waker of a poller that is a task. It is set before the poller announces its sleep, so a
+/// kicker that finds the poller asleep finds the waker of this sleep or of a later one.
 #[derive(Debug)]
 pub(crate) struct TaskWaker(Mutex<Option<Waker>>);
 
@@ -147,12 +150,12 @@ impl TaskWaker {
         self.lock().is_some()
     }
 
-    /// A copy of the waker, so that nothing is locked while it is woken.
+    /// A copy of the waker, so that no lock is held while the waker runs.
     pub(crate) fn get(&self) -> Option<Waker> {
         self.lock().clone()
     }
 
-    /// Keeps `waker` in place of the one before.
+    /// Replaces the waker by `waker`.
     pub(crate) fn set(&self, waker: Option<&Waker>) {
         let same = match (&*self.lock(), waker) {
             (Some(kept), Some(waker)) => kept.will_wake(waker),
@@ -162,7 +165,7 @@ impl TaskWaker {
         if same {
             return;
         }
-        // Cloning and dropping a waker is code of the application, which finds nothing locked.
+        // A waker's clone and drop are application code, which must run without our locks.
         let waker = waker.cloned();
         let before = std::mem::replace(&mut *self.lock(), waker);
         let _ = wakers::discard(before);
@@ -173,22 +176,22 @@ impl TaskWaker {
 struct Inner {
     sleep: Sleep,
     event: Event,
-    /// Kicks that cost a system call.
+    /// Number of kicks that cost a system call.
     wakes: AtomicU64,
     quiet: Quiet,
-    /// Of a poller that is a task.
+    /// The waker of a poller that is a task.
     waker: TaskWaker,
 }
 
-/// Wakes a poller. Clones wake the same one.
+/// Wakes a poller. All clones wake the same poller.
 #[derive(Clone, Debug)]
 pub struct Kick(Arc<Inner>);
 
 impl Kick {
-    /// A kick for a poller that runs at present.
+    /// Makes the kick of a poller that is running.
     ///
     /// # Errors
-    /// If the system has no file descriptor left.
+    /// If the process has no free file descriptor.
     pub fn new() -> io::Result<Kick> {
         let event = Event::new()?;
         let wakes = AtomicU64::new(0);
@@ -197,26 +200,26 @@ impl Kick {
         Ok(Kick(Arc::new(Inner { sleep, event, wakes, quiet, waker })))
     }
 
-    /// Makes sure that the poller looks at work that the caller has made visible before.
+    /// Makes sure that the poller reads the work that the caller has made visible before.
     pub fn kick(&self) {
         self.kick_before(Instant::ZERO);
     }
 
-    /// As [`kick`](Self::kick), for a device that something has arrived at: nothing is to be done
-    /// while another thread looks after arrivals.
+    /// As [`kick`](Self::kick), for a device at which a packet has arrived. Does nothing while
+    /// another thread polls the devices.
     pub fn kick_for_arrival(&self) {
         if !self.0.quiet.holds() {
             self.kick();
         }
     }
 
-    /// Says whether another thread looks after arrivals. When it says that none does any more, the
-    /// caller must look at all devices after that, or have the poller do so.
+    /// Sets whether a thread other than the poller polls the devices. After passing `false` the
+    /// caller must read all devices, or make the poller do so.
     pub(crate) fn set_quiet(&self, quiet: bool) {
         self.0.quiet.set(quiet);
     }
 
-    /// Makes sure that the poller looks at its work by `at`: wakes it if it means to sleep longer.
+    /// Makes sure that the poller reads its work by `at`: wakes it if it would sleep longer.
     pub fn kick_before(&self, at: Instant) {
         if self.0.sleep.must_wake(at) {
             self.0.wakes.fetch_add(1, Ordering::Relaxed);
@@ -228,30 +231,31 @@ impl Kick {
         }
     }
 
-    /// For a poller that is a task: its waker from now on, to be set before it announces that it
-    /// sleeps; or `None` for one that sleeps in the system.
+    /// Sets the waker of a poller that is a task, before it announces its sleep. `None` is for a
+    /// poller that sleeps in a system call.
     pub fn set_waker(&self, waker: Option<&Waker>) {
         self.0.waker.set(waker);
     }
 
-    /// For the poller: it is about to sleep until `until`, or until something happens. It must read
-    /// all its work after this call and before it sleeps.
+    /// Called by the poller: it is about to sleep until `until`, or until a kick. It must read all
+    /// its work after this call and before it sleeps.
     pub fn announce(&self, until: Option<Instant>) {
         self.0.sleep.announce(until);
     }
 
-    /// For the poller: it runs again. `readable` says whether the sleep found its event set, so
-    /// that its descriptor is readable. It must read all its work after this call.
+    /// Called by the poller when it runs again. `readable` says whether the sleep found the event's
+    /// descriptor readable. The poller must read all its work after this call.
     pub fn awake(&self, readable: bool) {
         let kicked = self.0.sleep.awake();
         let written = kicked && !self.0.waker.is_set();
         if written || readable {
-            // If the kicker has not set it yet, the next sleep ends early, once.
+            // If the kicker has not set the event yet, the next sleep ends early, once.
             self.0.event.clear();
         }
     }
 
-    /// What the poller waits for. Only where the system has descriptors that become ready (Unix).
+    /// The file descriptor that the poller waits for. Only on systems whose descriptors can be
+    /// polled (Unix).
     #[cfg(unix)]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
@@ -261,7 +265,7 @@ impl Kick {
         &self.0.event
     }
 
-    /// Kicks so far that cost a system call.
+    /// Number of kicks so far that cost a system call.
     pub fn wakes(&self) -> u64 {
         self.0.wakes.load(Ordering::Relaxed)
     }

@@ -1,29 +1,29 @@
-//! Devices: where packets go and come from.
+//! Devices: sources and sinks of IP packets.
 //!
 //! # Theory of operation
 //!
-//! A [`Device`] is two halves and a wait source. The halves are polled, never called back: whoever
-//! holds the transmit token uses [`DeviceTx`], whoever holds the poll token uses [`DeviceRx`], and
-//! each half is used by one thread at a time. Neither ever blocks, sleeps or spins.
+//! A [`Device`] has two halves and a wait source. The stack polls the halves; they never call back.
+//! The holder of the transmit token uses [`DeviceTx`], the holder of the poll token uses
+//! [`DeviceRx`], and one thread at a time uses each half. No call may block, sleep or spin.
 //!
-//! *Time.* A device has no clock. Every call gets `now`; [`next_event`](DeviceTx::next_event) says
-//! when the device wants to be polled next although nothing from outside has happened. A poller
-//! sleeps until then, until the file descriptor of the [`WaitSource`] is readable, or until the
-//! [`Kick`] that it installed there is kicked.
+//! *Time.* A device has no clock. Every call gets `now`. [`next_event`](DeviceTx::next_event)
+//! returns the time at which the device must be polled next even if nothing arrives. A poller
+//! sleeps until that time, until the file descriptor of the [`WaitSource`] is readable, or until
+//! the device calls the [`Kick`] that the poller installed there.
 //!
 //! *Back-pressure.* [`transmit`](DeviceTx::transmit) takes packets from the front of a queue and
-//! leaves what does not fit. It then says [`TxStatus::Busy`], and the poller tries again after the
-//! next event or kick. A full device never drops.
+//! leaves those that do not fit. It then returns [`TxStatus::Busy`], and the poller tries again
+//! after the next event or kick. A full device never drops a packet.
 //!
-//! *Completions.* A device drops the [`Charge`](crate::packet::Charge) of a packet when it is done
-//! with it: TUN when the write returned, the memory link when the peer took the packet or when its
-//! serialisation time has passed, a channel when the caller took it. What a device does not keep is
-//! completed by being dropped.
+//! *Completions.* A device drops a packet's [`Charge`](crate::packet::Charge) when it has finished
+//! with the packet: TUN when the write returned; the memory link when the peer took the packet or
+//! when its serialisation time has passed; a channel when the caller took it. A packet that the
+//! device does not keep is completed when it is dropped.
 //!
-//! *Wrapping.* Capture ([`pcapng`]) and faults ([`fault`]) are devices around devices. They work on
-//! any device, and on each other.
+//! *Wrapping.* Capture ([`pcapng`]) and faults ([`fault`]) are devices that wrap a device. They can
+//! wrap any device, and each other.
 //!
-//! What it does not do: no queueing discipline (see [`crate::qdisc`]), no addresses, no routes.
+//! Devices have no queueing discipline (see [`crate::qdisc`]), no addresses and no routes.
 
 pub mod channel;
 pub mod fault;
@@ -51,11 +51,11 @@ use crate::platform::Descriptor;
 
 pub use self::channel::channel;
 
-/// What a device can do.
+/// The capabilities of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Caps {
-    /// The name to show.
+    /// The name to display.
     pub name: String,
     /// The longest IP packet, in bytes, except for super-segments.
     pub mtu: u16,
@@ -63,15 +63,15 @@ pub struct Caps {
     pub tso4: bool,
     /// Takes IPv6 TCP super-segments whole.
     pub tso6: bool,
-    /// Takes datagrams of UDP that are to be cut (UDP segmentation offload) whole, of both IP
-    /// versions.
+    /// Takes UDP datagrams that are still to be segmented (UDP segmentation offload) whole, for
+    /// both IP versions.
     pub uso: bool,
     /// Takes packets with [`ChecksumState::Partial`](crate::packet::ChecksumState::Partial).
     pub tx_checksum: bool,
-    /// The longest super-segment, in bytes with headers. One of more than 65,535 bytes cannot have
-    /// its length in its IP header, which is 0.
+    /// The longest super-segment, in bytes with headers. Above 65,535 bytes the length field of its
+    /// IP header is 0.
     pub max_super_segment: usize,
-    /// Completions come later than `transmit` returns: bytes below us mean something.
+    /// Completions come after `transmit` has returned, so the count of bytes below is meaningful.
     pub completions: bool,
 }
 
@@ -85,8 +85,8 @@ plimsoll_tcp::setters!(Caps {
 });
 
 impl Caps {
-    /// A device without offloads, which is done with a packet when `transmit` returns. `mtu` is the
-    /// longest IP packet in bytes, 576 to 65535.
+    /// The capabilities of a device without offloads that completes each packet before `transmit`
+    /// returns. `mtu` is the longest IP packet in bytes, 576 to 65535.
     pub fn new(name: impl Into<String>, mtu: u16) -> Caps {
         Caps {
             name: name.into(),
@@ -100,8 +100,8 @@ impl Caps {
         }
     }
 
-    /// Whether the device cuts a super-segment by itself. A packet that is to be cut by nobody is
-    /// none of that.
+    /// Whether the device segments this packet itself. False for a packet that needs no
+    /// segmentation.
     pub(crate) fn cuts(&self, packet: &Packet) -> bool {
         match Layout::of_packet(packet) {
             Some(layout) if layout.protocol == protocol::UDP => self.uso,
@@ -114,64 +114,64 @@ impl Caps {
     }
 }
 
-/// How a device fails.
+/// The error of a device call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The device has gone for good.
+    /// The device has gone permanently.
     #[error("{0}")]
     Gone(String),
     /// The device could not be opened or set up.
     #[error("{0}")]
     Setup(String),
-    /// A call of the device panicked. It is not called any more.
+    /// A call of the device panicked. The stack does not call it any more.
     #[error("it panicked: {0}")]
     Panicked(String),
-    /// A system call failed in a way that is not expected.
+    /// A system call failed unexpectedly.
     #[error("{call}: {source}")]
     Io {
-        /// The call.
+        /// The system call.
         call: &'static str,
-        /// What it returned.
+        /// Its error.
         source: std::io::Error,
     },
 }
 
-/// Whether a device took all that it was offered.
+/// Whether a device took all packets that it was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxStatus {
     /// The queue is empty now.
     Done,
-    /// There is no room for what is left in the queue. Try again after the next event of the
-    /// device, a kick, or when its file descriptor can be written.
+    /// The device has no room for the rest of the queue. Try again after the device's next event,
+    /// after a kick, or when its file descriptor is writable.
     Busy,
 }
 
-/// What [`DeviceTx::transmit`] did.
+/// The outcome of [`DeviceTx::transmit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TxProgress {
-    /// Packets taken from the queue, those included that the device had to drop.
+    /// Packets taken from the queue, including those that the device had to drop.
     pub packets: usize,
-    /// Whether all were taken.
+    /// Whether the device took all packets.
     pub status: TxStatus,
-    /// The capabilities have changed: an offload was refused and is off from now on.
+    /// The capabilities have changed: the system refused an offload, which is off from now on.
     pub caps_changed: bool,
 }
 
 impl TxProgress {
-    /// All of `packets` were taken.
+    /// The device took all of `packets`.
     pub const fn done(packets: usize) -> TxProgress {
         TxProgress { packets, status: TxStatus::Done, caps_changed: false }
     }
 
-    /// Only `packets` were taken: there is no room for what is left.
+    /// The device took only `packets`: it has no room for the rest.
     pub const fn busy(packets: usize) -> TxProgress {
         TxProgress { packets, status: TxStatus::Busy, caps_changed: false }
     }
 }
 
-/// What one half of a device has counted.
+/// Statistics of one half of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStats {
@@ -181,19 +181,19 @@ pub struct DeviceStats {
     pub bytes: u64,
     /// Super-segments among them.
     pub super_segments: u64,
-    /// Wire segments that they consist of.
+    /// Wire segments in these super-segments.
     pub wire_segments: u64,
     /// Packets dropped for lack of room, or on purpose (loss).
     pub dropped: u64,
-    /// Packets dropped because the device refused them.
+    /// Packets dropped because the system refused them.
     pub errors: u64,
-    /// Packets that were delivered twice on purpose.
+    /// Packets delivered twice on purpose.
     pub duplicated: u64,
-    /// Packets that were delayed on purpose so that later ones overtake them.
+    /// Packets delayed on purpose so that later ones overtake them.
     pub reordered: u64,
-    /// Packets that were corrupted on purpose.
+    /// Packets corrupted on purpose.
     pub corrupted: u64,
-    /// Super-segments that were cut in software because the device refused them whole.
+    /// Super-segments cut in software because the system refused them whole.
     pub software_gso: u64,
     /// Offloads that were switched off at run time.
     pub offloads_refused: u64,
@@ -211,18 +211,18 @@ impl DeviceStats {
 
 /// The sending half of a device.
 pub trait DeviceTx: Send {
-    /// What the device can do at present.
+    /// The capabilities of the device now.
     fn caps(&self) -> &Caps;
 
-    /// Whether it does something with the [notes](Packet::note) of packets.
+    /// Whether the device uses the [notes](Packet::note) of packets.
     fn takes_notes(&self) -> bool {
         false
     }
 
-    /// Takes packets from the front of `queue`, in order, as many as fit.
+    /// Takes as many packets as fit from the front of `queue`, in order.
     ///
     /// # Errors
-    /// [`DeviceError::Gone`] if there is no device any more. A packet that the device refuses is
+    /// [`DeviceError::Gone`] if the device no longer exists. A packet that the system refuses is
     /// dropped and counted; that is no error.
     fn transmit(
         &mut self,
@@ -230,14 +230,14 @@ pub trait DeviceTx: Send {
         queue: &mut VecDeque<Packet>,
     ) -> Result<TxProgress, DeviceError>;
 
-    /// The stack has had nothing to do for a second. Memory that only packets need may be given
-    /// back.
+    /// Called when the stack has been idle for a second. The device may free memory that it needs
+    /// only for packets.
     fn on_idle(&mut self) {}
 
-    /// Does what is due by `now`: completes packets whose time has passed and passes on packets
-    /// that were held back. Called by a poll when [`next_event`](Self::next_event) has come, when
-    /// the device is busy, and when there is something to send. Returns how many packets it did
-    /// something with; if any, a busy device may have room again.
+    /// Does the work that is due by `now`: completes packets whose time has passed, and passes on
+    /// packets that were delayed. A poll calls it when [`next_event`](Self::next_event) has come,
+    /// when the device is busy, and when there is something to send. Returns the number of packets
+    /// it completed or passed on; if it is not 0, a busy device may have room again.
     ///
     /// # Errors
     /// As [`transmit`](Self::transmit).

@@ -1,20 +1,20 @@
 //! An interface: a device, its addresses, and whether it is up.
 //!
-//! What sending needs is the [`TxPath`]'s, what receiving needs the [`RxPath`]'s; an interface
-//! holds the two together with what is known about the device. It knows nothing of connections and
-//! routes: `stack/sending.rs` and `stack/interface_health.rs` do.
+//! Sending uses the [`TxPath`], receiving uses the [`RxPath`]. An interface holds both, and the
+//! properties of the device. It has no reference to connections or routes; `stack/sending.rs` and
+//! `stack/interface_health.rs` connect them.
 //!
 //! # A device that fails
 //!
-//! Only its interface goes down, and it can be given another device. Each device that an interface
-//! has had has a number, its *epoch*, so that a late error of one device does not bring down the
-//! next.
+//! Only its interface goes down, and the interface can get another device. Each device of an
+//! interface has a number, its *epoch*, so that a late error of an old device does not bring down
+//! the new one.
 //!
 //! # Locks
 //!
-//! `health`, `name` and `wait` are leaves, held for a few instructions. `replacing` is held by who
-//! gives the interface another device, also while the old one is dropped; nobody else takes it.
-//! What is read for every packet is atomic.
+//! `health`, `name` and `wait` are leaf locks, held for a few instructions. A thread that replaces
+//! the device holds `replacing`, also while the old device is dropped; no other code takes it. The
+//! fields that are read for every packet are atomic.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -34,23 +34,24 @@ use crate::limits::{MAX_INTERFACES, MAX_SUPER_PACKET, MIN_MTU};
 use crate::packet::Packet;
 use crate::sync::lock;
 
-/// Room for headers that a super-segment's payload leaves.
+/// Bytes of a super-segment that are kept free for headers.
 const HEADROOM: usize = 120;
 
-/// What an interface is built from.
+/// The configuration of an interface.
 pub struct InterfaceConfig {
     /// The device.
     pub device: Device,
-    /// Our addresses on it, each with the length of the prefix that is reached directly. Several
-    /// interfaces may have the same link-local address (RFC 4007). Sockets name the interface by
-    /// its scope id: its place in [`Stack::interfaces`](crate::Stack::interfaces), counted from 1.
+    /// The interface's own addresses, each with the length of its directly connected prefix.
+    /// Several interfaces may have the same link-local address (RFC 4007). Sockets select the
+    /// interface by its scope id: its position in [`Stack::interfaces`](crate::Stack::interfaces),
+    /// counted from 1.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// MTU in bytes, if it is to be less than the device's.
+    /// MTU in bytes, if it must be less than the device's.
     pub mtu: Option<u16>,
 }
 
 impl InterfaceConfig {
-    /// Refuses what cannot be; `field` is its name in errors.
+    /// Refuses invalid values; `field` is the configuration's name in errors.
     pub(crate) fn check(&self, field: &str) -> Result<(), StackError> {
         let refuse = |part: &str, reason: String| {
             Err(StackError::Config { field: format!("{field}.{part}"), reason })
@@ -68,33 +69,34 @@ impl InterfaceConfig {
     }
 }
 
-/// An interface as [`Stack::interfaces`](crate::Stack::interfaces) shows it.
+/// An interface as listed by [`Stack::interfaces`](crate::Stack::interfaces).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterfaceStatus {
     /// The device's name.
     pub name: String,
-    /// Our addresses on it, each with the length of its prefix.
+    /// The interface's own addresses, each with the length of its prefix.
     pub addresses: Vec<(IpAddr, u8)>,
     /// MTU in bytes.
     pub mtu: u16,
-    /// Why it is down, or waits for another device; `None` while it works.
+    /// The error that brought it down, or for which it waits for another device; `None` while it
+    /// works.
     pub error: Option<StackError>,
 }
 
-/// What a device says about itself, to be read without asking it.
+/// Properties of the device, cached so that they can be read without calling it.
 struct Traits {
-    /// The longest packet: what the device carries, and what it was limited to.
+    /// The longest packet: the smaller of the device's MTU and the limit.
     mtu: AtomicU16,
-    /// What the device carries.
+    /// The device's MTU.
     device_mtu: AtomicU16,
-    /// What it was limited to; 65535 is not at all.
+    /// The configured limit; 65535 means no limit.
     mtu_limit: AtomicU16,
     /// Most payload bytes of one super-segment.
     max_super_segment: AtomicUsize,
-    /// The device really completes packets: bytes below us mean something.
+    /// The device completes packets after `transmit`, so the count of bytes below is meaningful.
     completions: AtomicBool,
-    /// The device writes down why packets leave.
+    /// The device records why packets leave.
     takes_notes: AtomicBool,
 }
 
@@ -102,27 +104,27 @@ struct Traits {
 #[derive(Default)]
 struct Health {
     epoch: u32,
-    /// Why a device failed, and the number of that one.
+    /// The error of a failed device, with its epoch.
     error: Option<(u32, StackError)>,
 }
 
-/// A device in a stack. Queues of one device stand side by side in a list, and each is written by
-/// its own thread, so none shares a pair of cache lines with another.
+/// A device in a stack. The queues of one device are adjacent in a list and each is written by its
+/// own thread. The alignment keeps them from sharing a pair of cache lines.
 #[repr(align(128))]
 pub(crate) struct Interface {
     index: u8,
-    /// The queue that polls it.
+    /// The queue of the stack that polls this interface.
     queue: u8,
-    /// All interfaces of the same device, this first one included, if there are several.
+    /// All interfaces of the same device, including this one, if this is the first of several.
     ways: Vec<u8>,
     addresses: Vec<(IpAddr, u8)>,
     loopback: bool,
-    /// What is behind the device's name if it is not the device's first queue.
+    /// The part of the name after the device's name, if this is not the device's first queue.
     suffix: String,
     name: Mutex<String>,
     traits: Traits,
     wait: Mutex<WaitSource>,
-    /// The discipline was chosen for this interface: the default does not concern it.
+    /// The discipline was set for this interface, so the default does not apply.
     chosen: AtomicBool,
     /// `health` has no error. Written under its lock.
     up: AtomicBool,
@@ -148,7 +150,7 @@ impl Traits {
 
     fn set(&self, caps: &Caps, takes_notes: bool) {
         let longest = caps.max_super_segment.clamp(usize::from(caps.mtu), MAX_SUPER_PACKET);
-        // A device that takes none gets them cut in software.
+        // For a device without TSO, super-segments are cut in software.
         let longest = if caps.tso4 || caps.tso6 { longest } else { 65_535 } - HEADROOM;
         self.device_mtu.store(caps.mtu, Ordering::Relaxed);
         self.settle_mtu();
@@ -157,7 +159,7 @@ impl Traits {
         self.takes_notes.store(takes_notes, Ordering::Relaxed);
     }
 
-    /// Two that change it at the same time both come to the least.
+    /// Two threads that change it at the same time both arrive at the minimum.
     fn settle_mtu(&self) {
         let (device, limit) = (&self.device_mtu, &self.mtu_limit);
         let mtu = device.load(Ordering::SeqCst).min(limit.load(Ordering::SeqCst));
@@ -166,19 +168,19 @@ impl Traits {
 }
 
 impl Interface {
-    /// The way out.
+    /// The transmit path.
     pub(crate) fn tx(&self) -> &TxPath {
         &self.tx
     }
 
-    /// The way in.
+    /// The receive path.
     #[cfg(test)]
     pub(crate) fn rx(&self) -> &RxPath {
         &self.rx
     }
 
-    /// Builds all interfaces of a stack: those of the configuration, loopback, and one for each
-    /// further queue of a device. `queues` is how many there are to poll them.
+    /// Builds all interfaces of a stack: the configured ones, loopback, and one for each further
+    /// queue of a device. `queues` is the number of the stack's queues.
     pub(crate) fn build_all(
         configs: Vec<InterfaceConfig>,
         more: Vec<(usize, Device)>,
@@ -217,7 +219,7 @@ impl Interface {
         Ok(interfaces)
     }
 
-    /// Adds another queue of the device of the interface with the number `first`.
+    /// Adds another queue of the device whose interface is `first`.
     fn add_way(interfaces: &mut Vec<Interface>, first: usize, device: Device, queues: usize) {
         let index = interfaces.len();
         let original = &mut interfaces[first];
@@ -234,7 +236,7 @@ impl Interface {
         interfaces.push(way);
     }
 
-    /// `waiting` counts what has arrived at loopback.
+    /// `waiting` counts the packets that wait at loopback.
     pub(crate) fn new(
         index: usize,
         config: InterfaceConfig,
@@ -262,7 +264,7 @@ impl Interface {
         }
     }
 
-    /// Its place among the interfaces.
+    /// Its position among the interfaces.
     pub(crate) fn index(&self) -> u8 {
         self.index
     }
@@ -272,8 +274,7 @@ impl Interface {
         self.queue
     }
 
-    /// All interfaces of the same device, this first one included, if there are several and this is
-    /// the first one.
+    /// All interfaces of the same device, including this one, if this is the first of several.
     pub(crate) fn ways(&self) -> &[u8] {
         &self.ways
     }
@@ -295,7 +296,7 @@ impl Interface {
         self.traits.mtu.load(Ordering::Relaxed)
     }
 
-    /// What the device carries.
+    /// The device's MTU.
     pub(crate) fn device_mtu(&self) -> u16 {
         self.traits.device_mtu.load(Ordering::Relaxed)
     }
@@ -306,13 +307,13 @@ impl Interface {
         self.traits.settle_mtu();
     }
 
-    /// The device says what it carries from now on.
+    /// Sets the MTU that the device has reported.
     pub(crate) fn set_device_mtu(&self, mtu: u16) {
         self.traits.device_mtu.store(mtu, Ordering::SeqCst);
         self.traits.settle_mtu();
     }
 
-    /// What has happened to the link since the last call.
+    /// The link event since the last call, if there was one.
     pub(crate) fn take_link_event(&self) -> Option<LinkEvent> {
         self.rx.take_link_event()
     }
@@ -322,17 +323,18 @@ impl Interface {
         self.traits.max_super_segment.load(Ordering::Relaxed)
     }
 
-    /// Whether the device really completes packets: bytes below us mean something.
+    /// Whether the device completes packets after `transmit`, so that the count of bytes below is
+    /// meaningful.
     pub(crate) fn completions(&self) -> bool {
         self.traits.completions.load(Ordering::Relaxed)
     }
 
-    /// Whether the device writes down why packets leave.
+    /// Whether the device records why packets leave.
     pub(crate) fn takes_notes(&self) -> bool {
         self.traits.takes_notes.load(Ordering::Relaxed)
     }
 
-    /// Whether the discipline was chosen for this interface, so that the default does not matter.
+    /// Whether the discipline was set for this interface, so that the default does not apply.
     pub(crate) fn has_chosen_qdisc(&self) -> bool {
         self.chosen.load(Ordering::Relaxed)
     }
@@ -341,12 +343,12 @@ impl Interface {
         self.chosen.store(true, Ordering::Relaxed);
     }
 
-    /// Tells the device whom to kick.
+    /// Installs the kick that the device calls.
     pub(crate) fn install(&self, kick: &Kick) {
         lock(&self.wait).install(kick);
     }
 
-    /// What the poller waits for. It lasts as long as the copy, also if the device is replaced.
+    /// The wait source of the device. A copy stays valid when the device is replaced.
     pub(crate) fn wait_source(&self) -> WaitSource {
         lock(&self.wait).clone()
     }
@@ -356,8 +358,8 @@ impl Interface {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// Appends up to `max` packets that have arrived by `now` to `out`; `None` if somebody else has
-    /// the device.
+    /// Appends up to `max` packets that have arrived by `now` to `out`; `None` if another thread
+    /// holds the device.
     #[inline]
     pub(crate) fn receive(
         &self,
@@ -372,19 +374,19 @@ impl Interface {
         }
     }
 
-    /// Whether nothing can have arrived, and nothing is to be reported of the link.
+    /// Whether no packet can have arrived and there is no link event.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.rx.is_empty() && !self.rx.has_link_event()
     }
 
-    /// There was nothing to do for a while: what only packets need is given back.
+    /// Called after an idle time: frees memory that only packets need.
     pub(crate) fn on_idle(&self, kick: &Kick) {
         self.tx.on_idle(kick);
         self.rx.on_idle(kick);
     }
 
-    /// When the device wants to be polled, or something that is queued may leave.
+    /// The time at which the device must be polled, or a queued packet may leave.
     #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
         if !self.is_up() {
@@ -393,25 +395,25 @@ impl Interface {
         earlier(self.tx.next_event(kick), self.rx.next_event(kick))
     }
 
-    /// What the two halves have counted, the sending one first.
+    /// The statistics of the two halves, the sending one first.
     pub(crate) fn stats(&self, kick: &Kick) -> (DeviceStats, DeviceStats) {
         (self.tx.stats(kick), self.rx.stats(kick))
     }
 
-    /// What is shown of it; its addresses are known to the routes.
+    /// The public status. The caller passes the addresses, which the routes own.
     pub(crate) fn status(&self, addresses: Vec<(IpAddr, u8)>) -> InterfaceStatus {
         let error = lock(&self.health).error.clone().map(|(_, error)| error);
         let (name, mtu) = (self.name(), self.mtu());
         InterfaceStatus { name, addresses, mtu, error }
     }
 
-    /// The number of the device that it has now.
+    /// The epoch of its present device.
     pub(crate) fn epoch(&self) -> u32 {
         lock(&self.health).epoch
     }
 
-    /// The device with the number `epoch` has failed. Returns whether that brings the interface
-    /// down: it may be down already, or have another device.
+    /// Records that the device with this `epoch` has failed. Returns whether that brings the
+    /// interface down: it may be down already, or have another device.
     pub(crate) fn fail(&self, epoch: u32, error: StackError) -> bool {
         let mut health = lock(&self.health);
         let known = health.error.as_ref().is_some_and(|&(of, _)| of == epoch);
@@ -425,8 +427,9 @@ impl Interface {
         true
     }
 
-    /// The device with the number `epoch` has failed, and the interface waits for the next: it
-    /// stays up, nothing arrives, and what leaves is lost. Returns whether that is news.
+    /// Records that the device with this `epoch` has failed and that the interface waits for the
+    /// next one: it stays up, nothing arrives, and packets sent are lost. Returns whether this is
+    /// new.
     pub(crate) fn lose_device(&self, epoch: u32, error: StackError, kick: &Kick) -> bool {
         let _replacing = lock(&self.replacing);
         let epoch = {
@@ -446,7 +449,7 @@ impl Interface {
         true
     }
 
-    /// Takes another device in place of the one that it has. `kick` wakes its poller.
+    /// Replaces the device. `kick` wakes its poller.
     pub(crate) fn replace(&self, device: Device, kick: &Kick) -> Result<(), StackError> {
         let Device { tx, rx, wait } = device;
         let (caps, takes_notes) = (tx.caps().clone(), tx.takes_notes());
@@ -470,8 +473,8 @@ impl Interface {
         Ok(())
     }
 
-    /// Takes the device away, and what is queued for it; the interface is down until it is
-    /// [revived](Self::revive). Returns whether there was one to remove.
+    /// Removes the device and the packets queued for it. The interface is down until it is
+    /// [revived](Self::revive). Returns whether there was a device to remove.
     pub(crate) fn remove(&self, kick: &Kick) -> bool {
         let _replacing = lock(&self.replacing);
         let error = StackError::Removed { name: self.name() };
@@ -485,7 +488,7 @@ impl Interface {
             self.up.store(false, Ordering::Relaxed);
             health.epoch
         };
-        // Nothing ever arrives there.
+        // No packet ever arrives at this device.
         let (Device { tx, rx, wait }, _) = loopback::device();
         self.rx.replace(rx, epoch, &wait, kick);
         self.tx.replace(tx, epoch, kick);
@@ -499,14 +502,14 @@ impl Interface {
         matches!(lock(&self.health).error, Some((_, StackError::Removed { .. })))
     }
 
-    /// Becomes another interface in the place of this one, which was removed.
+    /// Reuses the place of this removed interface for another one.
     pub(crate) fn revive(&self, config: InterfaceConfig, kick: &Kick) -> Result<(), StackError> {
         self.chosen.store(false, Ordering::Relaxed);
         self.traits.mtu_limit.store(config.mtu.unwrap_or(u16::MAX), Ordering::SeqCst);
         self.replace(config.device, kick)
     }
 
-    /// The device with the number `epoch` is in its place. It may have failed already.
+    /// Brings the interface up with the device `epoch`, unless that device has failed already.
     fn come_up(&self, epoch: u32) {
         let mut health = lock(&self.health);
         let failed = health.error.as_ref().is_some_and(|&(of, _)| of == epoch);
@@ -516,7 +519,7 @@ impl Interface {
         }
         drop(health);
         if failed {
-            // The path was opened for it.
+            // The transmit path was opened for it.
             self.tx.close();
         }
     }

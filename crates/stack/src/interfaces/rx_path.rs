@@ -1,10 +1,11 @@
 //! The receiving side of an interface.
 //!
-//! The half belongs to the holder of its token: as a rule the poller, which receives. Who reads
-//! figures takes it for a moment. No thread waits for it. Who finds it taken leaves a mark, and the
-//! holder wakes the poller when it lets go.
+//! The half belongs to the thread that holds its token, normally the poller, which receives. A
+//! thread that reads statistics takes the token for a moment. No thread waits for the token. A
+//! thread that finds it taken sets a flag, and the holder then wakes the poller when it releases
+//! the token.
 //!
-//! An interface that is known to hold nothing is not touched at all; loopback tells.
+//! An interface that is known to be empty is not touched at all; only loopback can report that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
@@ -23,33 +24,33 @@ use crate::sync::{Held, Token};
 /// The receiving side.
 pub(crate) struct RxPath {
     half: Token<Half>,
-    /// What takes the place of `half`.
+    /// The replacement of `half`.
     replacement: PendingReplacement<Half>,
-    /// Arrivals come by a file descriptor: between two calls of the device nothing changes that it
-    /// knows. Otherwise it is asked before the poller sleeps.
+    /// Arrivals are reported by a file descriptor: `next_event` changes only by calls of the
+    /// device. Without one, the device is asked before the poller sleeps.
     by_descriptor: AtomicBool,
-    /// Packets that wait, if somebody counts them.
+    /// The number of packets that wait, if the device counts them.
     waiting: Option<Arc<AtomicUsize>>,
     next: Deadline,
     figures: Figures,
-    /// The MTU that the device has told and nobody has heard of; 0 is none.
+    /// The MTU that the device has reported and the stack has not yet taken; 0 means none.
     told_mtu: AtomicU16,
 }
 
-/// How much was received.
+/// The outcome of a receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Packets.
+    /// Number of packets.
     pub(crate) count: usize,
-    /// No packet that had arrived is left.
+    /// The device has no more arrived packets.
     pub(crate) all: bool,
 }
 
 impl Received {
-    /// There was nothing.
+    /// Nothing was received.
     pub(crate) const NOTHING: Received = Received { count: 0, all: true };
 
-    /// Adds what was received elsewhere.
+    /// Adds the outcome of another receive call.
     pub(crate) fn add(&mut self, other: Received) {
         self.count += other.count;
         self.all &= other.all;
@@ -62,7 +63,7 @@ struct Half {
 }
 
 impl RxPath {
-    /// The receiving side of a device. `waiting` counts what has arrived, if the device does so.
+    /// The receiving side of a device. `waiting` counts the arrived packets, if the device does so.
     pub(crate) fn new(
         device: Box<dyn DeviceRx>,
         wait: &WaitSource,
@@ -79,8 +80,8 @@ impl RxPath {
         }
     }
 
-    /// Appends up to `max` packets that have arrived by `now` to `out`. `None` is that somebody
-    /// else has the device, so that nothing is known about what has arrived.
+    /// Appends up to `max` packets that have arrived by `now` to `out`. `None` means that another
+    /// thread holds the device, so it is unknown whether anything has arrived.
     #[inline]
     pub(crate) fn receive(
         &self,
@@ -92,7 +93,7 @@ impl RxPath {
         if self.is_empty() { Ok(Some(Received::NOTHING)) } else { self.ask(around, pool, out, max) }
     }
 
-    /// As [`receive`](Self::receive), from a device that may hold something.
+    /// As [`receive`](Self::receive), for a device that may hold packets.
     #[inline]
     fn ask(
         &self,
@@ -122,9 +123,9 @@ impl RxPath {
         })
     }
 
-    /// What has happened to the link, as the device told when something was received last.
+    /// The link event that the device reported at the last receive call.
     pub(crate) fn take_link_event(&self) -> Option<LinkEvent> {
-        // Nothing is written while nothing happens.
+        // While there is no event, nothing is written.
         let told = match self.told_mtu.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.told_mtu.swap(0, Ordering::Relaxed),
@@ -132,13 +133,14 @@ impl RxPath {
         (told != 0).then_some(LinkEvent::Mtu(told))
     }
 
-    /// Whether something has happened to the link that nobody has heard of.
+    /// Whether there is a link event that has not been taken.
     #[inline]
     pub(crate) fn has_link_event(&self) -> bool {
         self.told_mtu.load(Ordering::Relaxed) != 0
     }
 
-    /// When the poller has to look here. A holder of the token wakes the poller if it missed it.
+    /// The time at which the poller must poll the device. If the token was taken, its holder wakes
+    /// the poller.
     #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
         if self.replacement.is_waiting() {
@@ -152,31 +154,31 @@ impl RxPath {
         }
         let mut holding = self.hold(kick)?;
         let Half { device, epoch } = holding.held.as_deref_mut()?;
-        // A device that fails here does so again when it is polled.
+        // If the device fails here, it fails again when it is polled.
         call_device(*epoch, || Ok(device.next_event())).unwrap_or(Some(Instant::ZERO))
     }
 
-    /// What the receiving half has counted: up to now, or until its holder took it.
+    /// The statistics of the receiving half: current, or as of when the present holder took it.
     pub(crate) fn stats(&self, kick: &Kick) -> DeviceStats {
         let holding = self.hold(kick);
         let held = holding.as_ref().and_then(|holding| holding.held.as_deref());
-        // A device that fails here does so again when it has received.
+        // If the device fails here, it fails again at the next receive call.
         let said = held.map(|half| call_device(half.epoch, || Ok(half.device.stats())));
         said.and_then(Result::ok).unwrap_or_else(|| self.figures.get())
     }
 
-    /// There was nothing to do for a while: what only packets need is given back.
+    /// Called after an idle time: frees memory that only packets need.
     pub(crate) fn on_idle(&self, kick: &Kick) {
         let Some(mut holding) = self.hold(kick) else { return };
         let Some(half) = holding.held.as_deref_mut() else { return };
-        // A device that fails here does so again when it receives.
+        // If the device fails here, it fails again at the next receive call.
         let _ = call_device(half.epoch, || {
             half.device.on_idle();
             Ok(())
         });
     }
 
-    /// Another device takes the place of this one, as soon as nobody uses this one any more.
+    /// Replaces the device, as soon as no thread uses the old one any more.
     pub(crate) fn replace(
         &self,
         device: Box<dyn DeviceRx>,
@@ -191,13 +193,13 @@ impl RxPath {
         }
     }
 
-    /// Whether there is nothing, for all that is known without the device.
+    /// Whether the path is known to be empty, without a call of the device.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| waiting.load(Ordering::Relaxed) == 0)
     }
 
-    /// Takes the token, if nobody has it.
+    /// Takes the token if it is free.
     #[inline]
     pub(crate) fn hold<'a>(&'a self, kick: &'a Kick) -> Option<Holding<'a>> {
         let held = Some(self.half.take()?);
@@ -205,16 +207,17 @@ impl RxPath {
     }
 }
 
-/// The token of a path, taken. Dropping it lets go, and wakes the poller if that missed it.
+/// The token of a path, taken. Dropping it releases the token, and wakes the poller if the poller
+/// found it taken.
 pub(crate) struct Holding<'a> {
     path: &'a RxPath,
     kick: &'a Kick,
-    /// Some until it is released.
+    /// `Some` until it is released.
     held: Option<Held<'a, Half>>,
 }
 
 impl Holding<'_> {
-    /// Puts the successor into the place of the device, if there is one.
+    /// Puts the replacement in the place of the device, if there is one.
     #[inline]
     fn succeed(&mut self) {
         let path = self.path;

@@ -1,10 +1,10 @@
-//! How the poller sleeps, and how others wake it.
+//! How a poller sleeps, and how other threads wake it.
 //!
-//! The poller sleeps until a file descriptor of a device is ready, until it is kicked, or until the
-//! next deadline. The protocol that makes kicks cheap is `Kick`'s. It wakes one thread, so one
-//! thread at a time waits for a queue: the one that has its `WaiterRole`. A loop that runs a
-//! queue keeps the role for as long as it lives ([`QueueWaiter`]), and hands it over with itself;
-//! [`Stack::wait`] takes the roles of all queues for one call.
+//! A poller sleeps until a device's file descriptor is ready, until a kick, or until the next
+//! deadline. `Kick` makes kicks cheap. A kick wakes one thread, so one thread at a time waits for a
+//! queue: the one that holds its `WaiterRole`. A loop that runs a queue owns the role for its
+//! lifetime ([`QueueWaiter`]), and passes it on with the waiter. [`Stack::wait`] takes the roles of
+//! all queues for one call.
 
 use std::io;
 use std::ops::Range;
@@ -23,35 +23,35 @@ use crate::platform;
 use crate::pollers::waiter_role::Held;
 use crate::stack::Stack;
 
-/// Until when others look after the devices of each queue.
+/// For each queue: the time until which another thread polls its devices.
 type Leases = ArrayVec<Option<Instant>, MAX_INTERFACES>;
 
-/// The right to wait for one queue of a stack. No other thread can wait for it as long as this
-/// exists. It may be sent to another thread, which then is the one that waits.
+/// The right to wait for one queue of a stack. No other thread can wait for this queue while the
+/// value exists. It may be sent to another thread.
 pub struct QueueWaiter {
     stack: Arc<Stack>,
     queue: u8,
-    /// It has announced that it sleeps, and not yet that it is awake.
+    /// It has announced a sleep, and not yet that it is awake.
     prepared: bool,
-    /// It is woken by a waker, and not by its kick's file descriptor.
+    /// A waker wakes it, and not the kick's file descriptor.
     by_waker: bool,
 }
 
-/// How a wait has ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    /// There was work before it slept, or it was kicked.
+    /// There was work before the sleep, or a kick.
     ForWork,
-    /// It slept until the deadline, or a device became ready.
+    /// The deadline passed, or a device became ready.
     ByTimeOrDevice,
 }
 
-/// Whether a caller that is about to sleep may do so.
+/// Whether a poller that is about to sleep may do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
-    /// There is work: poll again.
+    /// There is work: poll again instead.
     Work,
-    /// It sleeps until this time at the latest, if one is given.
+    /// It may sleep, until this time at the latest if there is one.
     Sleep(Option<Instant>),
 }
 
@@ -61,13 +61,12 @@ impl QueueWaiter {
         usize::from(self.queue)
     }
 
-    /// Keeps the calling thread on one processor from now on: if it may use one whose number is
-    /// that of the queue, modulo the number of queues, on that. Packets of this queue come from
-    /// there if the device chooses by processor (`tun::Steering::Processor`).
+    /// Pins the calling thread to one CPU. Prefers the CPU whose number is the queue's number
+    /// modulo the number of queues, if the thread may use it. If the device steers by CPU
+    /// (`tun::Steering::Processor`), this queue's packets come from that CPU.
     ///
     /// # Errors
-    /// If the system refuses, and [`Unsupported`](io::ErrorKind::Unsupported) where it is not
-    /// Linux.
+    /// If the system refuses, and [`Unsupported`](io::ErrorKind::Unsupported) outside Linux.
     pub fn stay_on_processor(&self) -> io::Result<()> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         return platform::processors::stay(self.queue(), self.stack.queue_count());
@@ -75,10 +74,10 @@ impl QueueWaiter {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// As [`Stack::wait_unless`], for this queue alone.
+    /// As [`Stack::wait_unless`], for this queue only.
     ///
     /// # Errors
-    /// If the system refuses to wait.
+    /// If the system's wait call fails.
     pub fn wait(
         &mut self,
         now: Instant,
@@ -90,26 +89,26 @@ impl QueueWaiter {
         self.stack.wait_asking(queues, now, limit, ready).map(drop)
     }
 
-    /// From now on a poll that finds a reader of datagrams behind leaves the devices of the queue
-    /// to the readers, each of which polls before it waits: for
-    /// [`SPIN_LEASE`](crate::limits::SPIN_LEASE), and on for as long as they find something.
-    /// Meanwhile the thread that has this calls [`wait_while_lent`](Self::wait_while_lent). A
-    /// reader is behind if half of its receive queue or more waits to be read, and it has read
-    /// since that was last so.
+    /// Lets readers of datagrams poll this queue's devices. From now on, a poll that finds a reader
+    /// lagging leaves the devices to the readers, each of which polls before it waits. This lasts
+    /// for [`SPIN_LEASE`](crate::limits::SPIN_LEASE), and is extended for as long as they find
+    /// packets. Meanwhile the owner of this waiter calls
+    /// [`wait_while_lent`](Self::wait_while_lent). A reader lags if at least half of its receive
+    /// queue waits to be read, and it has read since the last time it lagged.
     pub fn lend_to_readers(&mut self) {
         self.stack.pollers.queue(self.queue).spinner().set_lends(true);
     }
 
-    /// Whether the devices are left to readers.
+    /// Whether readers poll the devices at present.
     pub fn is_lent(&self, now: Instant) -> bool {
         self.stack.pollers.queue(self.queue).spinner().is_lent(now)
     }
 
-    /// Sleeps while the devices are left to readers, until there is other work: a timer, a kick, or
-    /// `ready` says so. `clock` tells the time.
+    /// Sleeps while readers poll the devices, until there is other work: a timer, a kick, or
+    /// `ready` returns true. `clock` returns the present time.
     ///
     /// # Errors
-    /// If the system refuses to wait.
+    /// If the system's wait call fails.
     pub fn wait_while_lent(
         &mut self,
         clock: impl Fn() -> Instant,
@@ -121,8 +120,8 @@ impl QueueWaiter {
             if !self.is_lent(now) {
                 return Ok(());
             }
-            // Without the devices, it is the end of the lease that ends a sleep for no reason. A
-            // reader may have prolonged it since.
+            // The devices are not watched here, so the end of the lease can end a sleep without
+            // work. A reader may have extended the lease since.
             let queues = self.queue..self.queue + 1;
             if self.stack.wait_asking(queues, now, None, &ready)? == Woken::ForWork {
                 return Ok(());
@@ -130,15 +129,15 @@ impl QueueWaiter {
         }
     }
 
-    /// The first half of a sleep, for a poller that is a task and is woken by `waker`: announces
-    /// that it sleeps and looks at all work once more. Without work it sleeps from then on, which
-    /// [`resume`](Self::resume) ends: it is woken by `waker` when there may be work, and has to see
-    /// to the [devices](Self::devices) that have a file descriptor, and to the time, by itself.
+    /// Begins a sleep, for a poller that is a task and is woken by `waker`: announces the sleep and
+    /// reads all work again. Without work the poller then counts as asleep until it calls
+    /// [`resume`](Self::resume). `waker` fires when there may be work. The poller itself must watch
+    /// the [devices](Self::devices) that have a file descriptor, and the time.
     ///
-    /// What woke it before this call is not known any more after it.
+    /// The reason for the previous wake-up cannot be read after this call.
     ///
     /// # Errors
-    /// If the stack has come to its end.
+    /// If the stack has ended.
     pub fn prepare(&mut self, now: Instant, waker: &Waker) -> Result<Prepared, StackError> {
         self.resume();
         self.by_waker = true;
@@ -147,12 +146,12 @@ impl QueueWaiter {
     }
 
     /// As [`prepare`](Self::prepare), for a poller that sleeps by itself and watches the
-    /// [descriptor of its kick](Self::watched_kick) next to those of the devices. With work, or if
-    /// `ready` says so when it is asked after the announcement, it does not sleep. A panic of
-    /// `ready` goes on after that.
+    /// [descriptor of its kick](Self::watched_kick) next to those of the devices. It does not sleep
+    /// if there is work, or if `ready`, which is called after the announcement, returns true. A
+    /// panic of `ready` is resumed after that.
     ///
     /// # Errors
-    /// If the stack has come to its end.
+    /// If the stack has ended.
     pub fn prepare_by_descriptor(
         &mut self,
         now: Instant,
@@ -183,25 +182,26 @@ impl QueueWaiter {
         Ok(sleeps.map_or(Prepared::Work, Prepared::Sleep))
     }
 
-    /// The second half: it is awake, and will look at all work before it sleeps again.
+    /// Ends a sleep: the poller is awake, and will read all work before it sleeps again.
     pub fn resume(&mut self) {
         if std::mem::take(&mut self.prepared) {
             let queues = self.queue..self.queue + 1;
-            // Without a waker the descriptor is emptied in any case: nobody tells whether it was
-            // readable, and a late write of an earlier kick would end every sleep from then on.
+            // Without a waker the descriptor is emptied in any case: the caller does not report
+            // whether it was readable, and a late write of an earlier kick would end every later
+            // sleep at once.
             let kicked = if self.by_waker { 0 } else { 1 << self.queue };
             drop(Asleep { stack: &self.stack, queues, kicked });
         }
     }
 
-    /// What becomes readable when a poller that has prepared to sleep
-    /// [by descriptor](Self::prepare_by_descriptor) is to wake.
+    /// The kick whose descriptor becomes readable when a poller that sleeps [by
+    /// descriptor](Self::prepare_by_descriptor) must wake.
     pub fn watched_kick(&self) -> Kick {
         self.kick().clone()
     }
 
-    /// What the devices of the queue are waited for by, and whether one could not take all that was
-    /// to be sent, so that it is waited for until it is writable as well.
+    /// The wait sources of the queue's devices, each with a flag: the device could not take all
+    /// packets, so the poller must also wait until it is writable.
     pub fn devices(&self) -> impl Iterator<Item = (WaitSource, bool)> {
         self.stack.wait_sources(self.queue)
     }
@@ -211,7 +211,7 @@ impl QueueWaiter {
         &self.stack
     }
 
-    /// No waker wakes it from here on.
+    /// Wakers no longer wake it from here on.
     fn sleep_by_descriptor(&mut self) {
         self.resume();
         if std::mem::take(&mut self.by_waker) {
@@ -240,16 +240,16 @@ impl std::fmt::Debug for QueueWaiter {
 }
 
 impl Stack {
-    /// What the devices of a queue are waited for by, and whether one has to become writable.
+    /// The wait sources of a queue's devices, and whether each must also become writable.
     pub(crate) fn wait_sources(&self, queue: u8) -> impl Iterator<Item = (WaitSource, bool)> {
         let up = self.interfaces.of(queue).filter(|interface| interface.is_up());
         up.map(|interface| (interface.wait_source(), interface.tx().is_busy()))
     }
 
-    /// The right to wait for one of the queues.
+    /// The right to wait for one queue.
     ///
     /// # Errors
-    /// If there is no such queue, or another thread or another `QueueWaiter` has it.
+    /// If there is no such queue, or another thread or another `QueueWaiter` waits for it.
     pub fn queue_waiter(self: &Arc<Stack>, queue: usize) -> Result<QueueWaiter, StackError> {
         let count = self.queue_count();
         if queue >= count {
@@ -266,22 +266,22 @@ impl Stack {
         })
     }
 
-    /// Sleeps until there may be something to poll for, in any of the queues, or until `limit` if
-    /// one is given. `now` is the time now.
+    /// Sleeps until any queue may have work, or until `limit` if there is one. `now` is the present
+    /// time.
     ///
-    /// Nothing is missed: the poller announces that it will sleep, looks at all its work once more,
-    /// and only then sleeps. It may return although there is nothing to do.
+    /// No event is missed: the poller announces that it will sleep, reads all its work again, and
+    /// only then sleeps. The call may return although there is no work.
     ///
     /// # Errors
-    /// If another thread waits for one of the queues already, or the system refuses to wait.
+    /// If another thread already waits for one of the queues, or the system's wait call fails.
     pub fn wait(&self, now: Instant, limit: Option<Instant>) -> Result<(), StackError> {
         self.wait_unless(now, limit, || false)
     }
 
-    /// As [`wait`](Self::wait), but does not sleep if `ready` says so. It is asked after the poller
-    /// has announced that it will sleep, so a kick that follows a change of what `ready` reads is
-    /// never lost. If it panics, the panic goes on when the wait has come to its end; it does not
-    /// end the stack.
+    /// As [`wait`](Self::wait), but does not sleep if `ready` returns true. `ready` is called after
+    /// the poller has announced its sleep, so a kick that follows a change of the state read by
+    /// `ready` is never lost. A panic of `ready` is resumed at the end of the wait; it does not end
+    /// the stack.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -300,8 +300,8 @@ impl Stack {
         self.wait_asking(queues, now, limit, ready).map(drop)
     }
 
-    /// Waits for all of `queues`. A panic of `ready` is the application's own: the wait comes to
-    /// its end, then the panic goes on. The caller has the roles of the queues.
+    /// Waits for all of `queues`. A panic of `ready` belongs to the application: it is resumed at
+    /// the end of the wait. The caller holds the roles of the queues.
     fn wait_asking(
         &self,
         queues: Range<u8>,
@@ -312,7 +312,7 @@ impl Stack {
         asking(ready, |asked| self.guarded(now, || self.wait_as_holder(queues, now, limit, asked)))
     }
 
-    /// Waits for all of `queues`. The caller has their roles.
+    /// Waits for all of `queues`. The caller holds their roles.
     fn wait_as_holder(
         &self,
         queues: Range<u8>,
@@ -330,9 +330,9 @@ impl Stack {
         Ok(Woken::ForWork)
     }
 
-    /// Announces that the pollers of `queues` sleep and looks at all their work. Without work they
-    /// sleep until the time that is returned, and the devices on which a reader has a lease are
-    /// checked. However that ends, the caller says that they are [awake](Asleep) again.
+    /// Announces that the pollers of `queues` sleep and reads all their work. Without work they
+    /// sleep until the returned time, and the devices on which a reader has a lease are checked. In
+    /// every case the caller announces that they are [awake](Asleep) again.
     fn announce_sleep(
         &self,
         queues: Range<u8>,
@@ -351,7 +351,7 @@ impl Stack {
             }
             spinner.rely(true);
             waiter.kick_ref().announce(None);
-            // A thread that spins looks after the devices, and is relied on for so long.
+            // A thread that spins polls the devices until this time.
             let lease = spinner.lease(now);
             leases.push(lease);
             let trim = self.pollers.queue(queue).buffers().trim_at();
@@ -370,8 +370,8 @@ impl Stack {
         Some((deadline, leases))
     }
 
-    /// Sleeps until a kick ends it, a device of a queue without a lease, or the deadline. Returns
-    /// the set of queues whose kick did.
+    /// Sleeps until a kick, a device of a queue without a lease, or the deadline. Returns the set
+    /// of queues whose kick ended the sleep.
     fn sleep(
         &self,
         queues: Range<u8>,
@@ -380,7 +380,7 @@ impl Stack {
         leases: &[Option<Instant>],
     ) -> Result<u16, StackError> {
         let unattended = queues.clone().zip(leases).filter(|(_, lease)| lease.is_none());
-        // A device that is replaced meanwhile stays until this thread has woken.
+        // If a device is replaced meanwhile, the old one is kept until this thread has woken.
         let sources: ArrayVec<_, MAX_INTERFACES> = unattended
             .flat_map(|(queue, _)| self.interfaces.of(queue))
             .filter(|interface| interface.is_up())
@@ -400,7 +400,8 @@ impl Stack {
     }
 }
 
-/// Has `call` ask `ready`. A panic of `ready` counts as a yes, and goes on after the call.
+/// Runs `call` with a closure that calls `ready`. A panic of `ready` counts as true, and is resumed
+/// after the call.
 fn asking<T>(ready: impl FnOnce() -> bool, call: impl FnOnce(&mut dyn FnMut() -> bool) -> T) -> T {
     let (mut ready, mut thrown) = (Some(ready), None);
     let outcome = call(&mut || {
@@ -416,11 +417,11 @@ fn asking<T>(ready: impl FnOnce() -> bool, call: impl FnOnce(&mut dyn FnMut() ->
     }
 }
 
-/// The poller has announced that it sleeps. However that ends, it is awake again when this goes.
+/// Guard: the poller has announced a sleep. Dropping the guard announces that it is awake.
 struct Asleep<'a> {
     stack: &'a Stack,
     queues: Range<u8>,
-    /// The queues whose kick is to be emptied.
+    /// The queues whose kick must be emptied.
     kicked: u16,
 }
 

@@ -2,25 +2,25 @@
 //!
 //! # Theory of operation
 //!
-//! A connection is worked on by one thread at a time, its *owner*, which has it as [`Owned`]. There
-//! is no other way to it. An application thread waits until it owns the socket ([`Owned::wait`]);
-//! it sleeps meanwhile. A thread that polls devices never waits: if the socket is owned
-//! ([`Owned::try_own`]), it leaves its work with the owner, as a mark ([`Owned::leave`]), and what
-//! belongs to the mark in its own place (a segment in the backlog, for instance).
+//! One thread at a time works on a connection: its *owner*, which holds an [`Owned`]. There is no
+//! other access to the connection. An application thread sleeps until it owns the socket
+//! ([`Owned::wait`]). A thread that polls devices never waits. If the socket is owned
+//! ([`Owned::try_own`]), it leaves its work to the owner: it sets a flag ([`Owned::leave`]), and
+//! stores the data of that work elsewhere (a segment in the backlog, for example).
 //!
-//! One word says whether there is an owner, what was left for it, and whether threads sleep until
-//! there is none. So leaving a mark is one step with asking whether there is still an owner who
-//! will find it: if not, the caller is the owner. And letting go is one step with looking whether
-//! anything was left: if so, the owner stays the owner ([`Owned::release`]). Without others, owning
-//! and letting go are one compare-and-swap each.
+//! One atomic word holds whether there is an owner, the flags left for it, and whether threads
+//! sleep until the socket is free. Setting a flag and checking for an owner is therefore one atomic
+//! operation: without an owner, the caller becomes the owner. So is releasing the socket and
+//! checking for flags: if there are flags, the owner keeps the socket ([`Owned::release`]). Without
+//! contention, owning and releasing are one compare-and-swap each.
 //!
-//! *Waiting.* A thread that finds an owner marks the word and sleeps; releasing a marked word wakes
-//! one thread. It may find that somebody else was quicker, and sleeps again. So that this is not
-//! for ever, about every half millisecond the socket is not let go but handed to the thread that is
-//! woken. A thread that sleeps until data arrives owns nothing.
+//! *Waiting.* A thread that finds an owner flags the word and sleeps. Releasing a flagged word
+//! wakes one thread. If another thread has taken the socket first, the woken one sleeps again. To
+//! bound that, about every half millisecond the socket is not released but handed to the thread
+//! that is woken. A thread that sleeps until data arrives owns nothing.
 //!
-//! *Panics.* An owner that unwinds has left a connection that is half changed. Its guard says so to
-//! the place that the connection is in ([`Place::owner_unwinds`]) before it lets go.
+//! *Panics.* An owner that unwinds may leave a connection half changed. Its guard reports that to
+//! the connection's place ([`Place::owner_unwinds`]) before it releases the socket.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -34,38 +34,38 @@ use std::sync::atomic::Ordering;
 
 use crate::sync::parking::{Sleeper, Woken, Word};
 
-/// Segments wait in the backlog.
+/// The backlog holds segments.
 pub(crate) const BACKLOG: u32 = 1;
 /// The timer has fired.
 pub(crate) const TIMER: u32 = 2;
-/// Something below has completed that the socket waited for.
+/// A packet below, for which the socket waited, has completed.
 pub(crate) const COMPLETION: u32 = 4;
-/// The batch has ended in which the socket got a packet.
+/// The batch in which the socket got a packet has ended.
 pub(crate) const SETTLE: u32 = 8;
-/// Reports of the path wait.
+/// Path reports are pending.
 pub(crate) const PATH: u32 = 16;
-/// Its listener has gone: a connection that no application has taken is to be reset.
+/// The listener is closed: a connection that no application has accepted must be reset.
 pub(crate) const REFUSED: u32 = 32;
 
-/// Somebody owns it.
+/// A thread owns it.
 const OWNED: u32 = 1 << 31;
-/// Threads sleep, or are about to, until nobody does.
+/// Threads sleep, or are about to, until it is free.
 const AWAITED: u32 = 1 << 30;
-/// All marks.
+/// All flags that are left for the owner.
 const MARKS: u32 = AWAITED - 1;
 
-/// What one thread at a time works on, and the marks that others leave for it.
+/// A value that one thread at a time works on, and the flags that other threads leave for it.
 #[derive(Debug)]
 pub(crate) struct SocketLock<T> {
-    /// [`OWNED`], [`AWAITED`] and the marks.
+    /// [`OWNED`], [`AWAITED`] and the flags.
     word: Word,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by the one owner at a time only, which may be on any thread.
+// SAFETY: only the one owner of the moment accesses the value, and it may be on any thread.
 unsafe impl<T: Send> Sync for SocketLock<T> {}
 
-/// Where a locked value is kept.
+/// The place of a locked value.
 pub(crate) trait Place {
     /// The value.
     type Value;
@@ -73,23 +73,24 @@ pub(crate) trait Place {
     /// The lock around it.
     fn socket(&self) -> &SocketLock<Self::Value>;
 
-    /// An owner has released it although something was left: another thread must own it soon.
+    /// An owner has released it although flags were set: another thread must own it soon.
     fn hand_on(&self);
 
-    /// The owner unwinds from a panic and may have left `value` half changed. Must not panic.
+    /// The owner unwinds from a panic and may have left `value` half changed. This method must not
+    /// panic.
     fn owner_unwinds(&self, value: &mut Self::Value);
 }
 
 /// Ownership of the value at a [`Place`].
 ///
-/// It ends with [`release`](Self::release). Who only looks may drop it; what was left meanwhile is
-/// then for somebody else.
+/// It ends with [`release`](Self::release). A read-only caller may drop it; `hand_on` then passes
+/// the work left meanwhile to another thread.
 pub(crate) struct Owned<'a, P: Place> {
     place: &'a P,
     lock: &'a SocketLock<P::Value>,
-    /// The thread unwound already when it became the owner.
+    /// The thread was unwinding already when it became the owner.
     unwound: bool,
-    /// As a reference to the value it may not go to other threads.
+    /// Like a reference to the value, it must not go to other threads.
     value: PhantomData<*mut P::Value>,
 }
 
@@ -102,7 +103,7 @@ impl<T> SocketLock<T> {
         self.word.state.compare_exchange(from, to, order, Ordering::Relaxed)
     }
 
-    /// Becomes the owner unless there is one.
+    /// Becomes the owner if there is none.
     fn try_own(&self) -> bool {
         let mut state = 0;
         while state & OWNED == 0 {
@@ -114,7 +115,7 @@ impl<T> SocketLock<T> {
         false
     }
 
-    /// Becomes the owner when there is none any more.
+    /// Waits until there is no owner, then becomes the owner.
     #[cold]
     fn wait(&self) {
         loop {
@@ -128,20 +129,20 @@ impl<T> SocketLock<T> {
             let marked = state & AWAITED != 0
                 || self.swap(state, state | AWAITED, Ordering::Relaxed).is_ok();
             if marked && self.word.sleep(|| self.is_awaited()) == Woken::Handed {
-                // What the last owner wrote is visible from here on.
+                // The previous owner's writes are visible from here on.
                 self.word.state.load(Ordering::Acquire);
                 return;
             }
         }
     }
 
-    /// Whether it is owned, and the owner knows that a thread sleeps.
+    /// Whether it is owned and a thread sleeps until it is free.
     fn is_awaited(&self) -> bool {
         let both = OWNED | AWAITED;
         self.word.state.load(Ordering::Relaxed) & both == both
     }
 
-    /// For the owner: takes the marks.
+    /// Called by the owner: takes the flags.
     fn take_left(&self) -> u32 {
         if self.word.state.load(Ordering::Relaxed) & MARKS == 0 {
             return 0;
@@ -149,8 +150,8 @@ impl<T> SocketLock<T> {
         self.word.state.fetch_and(!MARKS, Ordering::Acquire) & MARKS
     }
 
-    /// For the owner: lets go, unless something was left and `minds` says to stay then. Returns
-    /// what was left.
+    /// Called by the owner: releases the socket, unless flags are set and `minds` is true. Returns
+    /// the flags.
     fn let_go(&self, minds: bool) -> u32 {
         match self.swap(OWNED, 0, Ordering::Release) {
             Ok(_) => 0,
@@ -174,17 +175,17 @@ impl<T> SocketLock<T> {
         }
     }
 
-    /// As [`let_go`](Self::let_go), for a word that threads wait for.
+    /// As [`let_go`](Self::let_go), for a word on which threads sleep.
     fn wake_one(&self, minds: bool) -> u32 {
         let mut left = 0;
         self.word.wake_one(|sleeper| {
             let state = &self.word.state;
             let Some(Sleeper { others, in_turn }) = sleeper else {
-                // It is not asleep yet, and will look once more before it is.
+                // The thread does not sleep yet, and checks again before it does.
                 left = self.let_go_with_nobody_asleep(minds);
                 return Woken::Again;
             };
-            // That thread will be an owner, and does what is left.
+            // The woken thread will become the owner, and does the work that is left.
             let awaited = if others { 0 } else { AWAITED };
             let owned = if in_turn { 0 } else { OWNED };
             left = state.fetch_and(!(awaited | owned), Ordering::Release) & MARKS;
@@ -217,7 +218,7 @@ impl<'a, P: Place> Owned<'a, P> {
         Owned { place, lock, unwound: thread::panicking(), value: PhantomData }
     }
 
-    /// Waits until nobody else owns it. For applications.
+    /// Waits until no other thread owns it. For application threads.
     pub(crate) fn wait(place: &'a P) -> Owned<'a, P> {
         let lock = place.socket();
         if !lock.try_own() {
@@ -226,14 +227,14 @@ impl<'a, P: Place> Owned<'a, P> {
         Owned::begin(place, lock)
     }
 
-    /// Owns it unless somebody else does.
+    /// Becomes the owner unless another thread is.
     pub(crate) fn try_own(place: &'a P) -> Option<Owned<'a, P>> {
         let lock = place.socket();
         if lock.try_own() { Some(Owned::begin(place, lock)) } else { None }
     }
 
-    /// Leaves marks for the owner; what belongs to them was left before. If nobody owns it, the
-    /// caller does now, and does what was left.
+    /// Sets flags for the owner; the caller has stored the data that belongs to them before. If
+    /// there is no owner, the caller becomes the owner and does the work.
     #[must_use]
     pub(crate) fn leave(place: &'a P, marks: u32) -> Option<Owned<'a, P>> {
         let lock = place.socket();
@@ -241,12 +242,12 @@ impl<'a, P: Place> Owned<'a, P> {
         if before & OWNED == 0 { Some(Owned::begin(place, lock)) } else { None }
     }
 
-    /// Takes the marks that were left.
+    /// Takes the flags that were left.
     pub(crate) fn take_left(&self) -> u32 {
         self.lock.take_left()
     }
 
-    /// Lets go, unless something was left; then this thread is the owner still.
+    /// Releases the socket, unless flags are set; then this thread stays the owner.
     #[must_use]
     pub(crate) fn release(self) -> Option<Owned<'a, P>> {
         if self.lock.let_go(true) != 0 {
@@ -273,14 +274,14 @@ impl<P: Place> Deref for Owned<'_, P> {
     type Target = P::Value;
 
     fn deref(&self) -> &P::Value {
-        // SAFETY: this is the one owner, and it lends the value for as long as itself.
+        // SAFETY: this is the only owner, and the borrow lasts no longer than it.
         unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<P: Place> DerefMut for Owned<'_, P> {
     fn deref_mut(&mut self) -> &mut P::Value {
-        // SAFETY: as above, and nobody else has borrowed it through the owner.
+        // SAFETY: as above, and nothing else has borrowed the value through the owner.
         unsafe { &mut *self.lock.value.get() }
     }
 }
