@@ -92,7 +92,7 @@ counters! {
     TcpTsReorder => "TcpExtTCPTSReorder", "Late arrivals found by timestamps.";
     TcpFullUndo => "TcpExtTCPFullUndo", "Recoveries undone at their end.";
     TcpPartialUndo => "TcpExtTCPPartialUndo", "Recoveries undone by an acknowledgement of a part.";
-    TcpDsackUndo => "TcpExtTCPDSACKUndo", "Reductions undone because DSACKs named everything that was sent again.";
+    TcpDsackUndo => "TcpExtTCPDSACKUndo", "Reductions undone because DSACKs named everything that was retransmitted.";
     TcpLossUndo => "TcpExtTCPLossUndo", "Timeouts undone.";
     TcpSpuriousRtos => "TcpExtTCPSpuriousRTOs", "Timeouts that F-RTO found to be spurious.";
     TcpSackRecoveryFail => "TcpExtTCPSackRecoveryFail", "Timeouts in a recovery with SACK.";
@@ -137,10 +137,10 @@ counters! {
     SyncookiesSent => "TcpExtSyncookiesSent", "SYN cookies sent.";
     SyncookiesRecv => "TcpExtSyncookiesRecv", "ACKs received with a good SYN cookie.";
     SyncookiesFailed => "TcpExtSyncookiesFailed", "ACKs received with a SYN cookie that was not good.";
-    TcpSynRetrans => "TcpExtTCPSynRetrans", "SYNs and SYN-ACKs sent again.";
+    TcpSynRetrans => "TcpExtTCPSynRetrans", "SYNs and SYN-ACKs retransmitted.";
     TcpTimeWaitOverflow => "TcpExtTCPTimeWaitOverflow", "TIME-WAIT connections dropped because the table was full.";
     TcpFastOpenActive => "TcpExtTCPFastOpenActive", "Active opens whose SYN carried data that the peer took.";
-    TcpFastOpenActiveFail => "TcpExtTCPFastOpenActiveFail", "Active opens whose SYN carried data that had to be sent again.";
+    TcpFastOpenActiveFail => "TcpExtTCPFastOpenActiveFail", "Active opens whose SYN carried data that had to be retransmitted.";
     TcpFastOpenPassive => "TcpExtTCPFastOpenPassive", "Passive opens whose data was taken before the handshake ended.";
     TcpFastOpenPassiveFail => "TcpExtTCPFastOpenPassiveFail", "SYNs with a Fast Open cookie that was not good.";
     TcpFastOpenListenOverflow => "TcpExtTCPFastOpenListenOverflow", "SYNs that could not open at once because too many had.";
