@@ -9,11 +9,11 @@ use plimsoll::{Received, Slice, UdpSocket, UdpTransmit};
 /// A datagram that has arrived.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// What it carries.
+    /// The payload.
     pub data: Slice,
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
-    /// To where.
+    /// The destination.
     pub to: SocketAddr,
 }
 

@@ -1,9 +1,9 @@
-//! What the facades `netstack-smoltcp` and `watfaq-netstack` have in common.
+//! The common part of the facades `netstack-smoltcp` and `watfaq-netstack`.
 //!
 //! Both take IP packets in one call and give them out in another, hand TCP streams out with their
-//! SYN, and carry UDP as datagrams with their two addresses. Here is that, over a channel device
-//! and sockets for any address; the facades add the names and types of theirs. The facade `ipstack`
-//! shares the handshake of a stream with them.
+//! SYN, and carry UDP as datagrams with their two addresses. This crate implements that, over a
+//! channel device and sockets for any address; the facades add the original names and types. The
+//! facade `ipstack` shares the handshake of a stream with them.
 #![forbid(unsafe_code)]
 
 mod datagrams;

@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use plimsoll::Packet;
 use plimsoll::device::channel::{ChannelSender, SendError};
 
-/// What the IP header of a packet says about where it belongs.
+/// The addresses in the IP header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sent it.
+    /// The sender.
     pub source: IpAddr,
-    /// For whom it is.
+    /// The destination.
     pub destination: IpAddr,
 }
 
@@ -99,8 +99,8 @@ impl Inlet {
         })
     }
 
-    /// Closes it: when the stack has worked on what was sent, its interface goes down, and what
-    /// waits for a packet hears of the end.
+    /// Closes it. When the stack has processed the packets sent so far, its interface goes down,
+    /// and tasks that wait for a packet are notified of the end.
     pub fn close(&mut self) {
         if let Some(sender) = self.0.take() {
             sender.close("its user has closed the sink of packets");

@@ -1,6 +1,6 @@
-//! What users of such stacks complain of, as tests that a facade runs on itself.
+//! Complaints of users of such stacks, as tests that a facade runs on itself.
 //!
-//! A [`Facade`] is what is to be tested, whatever its types are. A [`Client`] is a stack of our own
+//! A [`Facade`] is the stack under test, whatever its types are. A [`Client`] is a Plimsoll stack
 //! whose packets go to the facade, as those of a device would. Each function is one complaint and
 //! panics if it is justified. The rows of the complaints are those of `docs/testing.md`.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "these are tests")]
@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::flattened;
 
-/// What a test takes for stuck.
+/// The time after which a test is stuck.
 const STUCK: Duration = Duration::from_secs(60);
 
 /// A datagram: its bytes, who has sent it, and to where.
@@ -42,10 +42,10 @@ pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection that a facade has handed out, the client's address, and what it wants to reach.
+/// A connection that a facade has handed out, the client's address, and the destination.
 pub type Accepted = (Box<dyn Io>, SocketAddr, SocketAddr);
 
-/// A stack with the API of somebody else. Its MTU is 1500 at most.
+/// A stack with the API of another project. Its MTU is 1500 at most.
 #[allow(missing_debug_implementations, reason = "its parts have none")]
 pub struct Facade {
     /// Takes the packets of clients.
@@ -355,7 +355,7 @@ pub async fn any_bytes(mut facade: Facade) {
                 packet
             }
         };
-        // What is no packet may be an error.
+        // Bytes that are not a packet may be an error.
         let _ = soon("noise", facade.to_stack.send(packet)).await;
         if round % 16 == 0 {
             while let Some(Some(_)) = now(facade.from_stack.next()).await {}
@@ -370,7 +370,7 @@ pub async fn any_bytes(mut facade: Facade) {
     assert_eq!(&got, b"ahoy");
 }
 
-/// What a future is ready with after a turn of the others.
+/// The output of a future, if it is ready after the other tasks have run.
 async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(Duration::from_millis(1), future).await.ok()
 }
@@ -415,7 +415,7 @@ pub async fn fragments(mut facade: Facade) {
     }
 }
 
-/// Complaint 15: no ping, and no port-unreachable when nobody takes datagrams.
+/// Complaint 15: no ping, and no port-unreachable when no socket takes datagrams.
 pub async fn ping_and_closed_ports(mut facade: Facade) {
     facade.to_stack.send(echo_request("198.51.100.7", 64)).await.unwrap();
     let reply = soon("ping", facade.from_stack.next()).await.expect("a reply");

@@ -67,7 +67,7 @@ fn v6(packet: &[u8]) -> Arrival {
     let is_fragment = upper.fragment.is_some_and(|part| part.offset != 0 || part.more);
     match upper.protocol {
         protocol::TCP | protocol::UDP => return Arrival::Stack,
-        // What is behind them is seen when the packet is whole.
+        // The header behind them can be read once the packet is whole.
         protocol::IPV6_DEST_OPTIONS | protocol::AUTHENTICATION if is_fragment => {
             return Arrival::Stack;
         }

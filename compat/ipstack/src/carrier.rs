@@ -1,10 +1,10 @@
 //! The task of a stack: it moves packets between the program's device and the stack, and runs the
 //! stack in between.
 //!
-//! One task does all three, so that a packet of the device is worked on, and its answer written,
-//! without a switch to another. What is read waits for the stack in `arrived`, at most one batch,
-//! and what the stack sends waits in `leaving`: a device that does not keep up fills the queues of
-//! the stack and slows its connections down; nothing is dropped in between.
+//! One task does all three, so that a packet of the device is processed, and its answer written,
+//! without a switch to another task. Packets that were read wait for the stack in `arrived`, at
+//! most one batch. Packets that the stack sends wait in `leaving`. A device that does not keep up
+//! fills the stack's queues and slows its connections down; no packet is dropped in between.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -44,7 +44,7 @@ const CHUNK: usize = 65_536;
 #[derive(Debug, Default)]
 pub(crate) struct End(OnceLock<Failure>);
 
-/// An error of the device, in a form that can be told more than once.
+/// An error of the device, in a form that can be returned more than once.
 #[derive(Debug)]
 struct Failure {
     kind: ErrorKind,
@@ -52,7 +52,7 @@ struct Failure {
 }
 
 impl End {
-    /// What `accept` says when a queue has ended with `error`.
+    /// The error that `accept` returns when a queue has ended with `error`.
     pub(crate) fn error(&self, error: IpStackError) -> IpStackError {
         match self.0.get() {
             Some(failure) => io::Error::new(failure.kind, failure.text.clone()).into(),
@@ -69,9 +69,9 @@ pub(crate) struct Ends {
     pub(crate) to_program: mpsc::Sender<IpStackStream>,
     /// Packets that the program has made.
     pub(crate) raw: mpsc::Receiver<Vec<u8>>,
-    /// What the program gets to make such.
+    /// The sender with which the program makes such packets.
     pub(crate) raw_sender: RawSender,
-    /// Says that the program has dropped the stack.
+    /// Completes when the program has dropped the stack.
     pub(crate) stop: oneshot::Receiver<()>,
 }
 
@@ -214,8 +214,8 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Link<D> {
         let reader = &mut self.reader;
         ready!(reader.poll_hand_over(cx))?;
         let mut read = Poll::Ready(Ok(()));
-        // What the device gives is counted, not what the stack gets: a device that is never empty
-        // of packets for others would hold the task.
+        // Count the packets that the device gives, not those that the stack gets. Otherwise a
+        // device that is never empty of packets for others would hold the task.
         for _packet in 0..BATCH {
             if !read.is_ready() {
                 break;
@@ -260,7 +260,7 @@ impl<D: AsyncRead + AsyncWrite + Unpin> Link<D> {
 /// From the device to the stack.
 struct Reader {
     prefix: bool,
-    /// What a read fills. A device may give more than the MTU.
+    /// The buffer of a read. A device may give more than the MTU.
     scratch: Box<[u8]>,
     pool: Pool,
     chunk: Option<ChunkWriter>,
@@ -323,7 +323,7 @@ struct Writer {
     prefix: bool,
     from_stack: ChannelReceiver,
     raw: mpsc::Receiver<Vec<u8>>,
-    /// What the stack has sent, the last first.
+    /// The packets that the stack has sent, the last first.
     leaving: Vec<Packet>,
     /// The bytes of a packet that the device has not taken yet.
     frame: Vec<u8>,
@@ -406,8 +406,9 @@ fn refuses() -> Ended {
     Ended::Failed(io::Error::new(ErrorKind::WriteZero, what))
 }
 
-/// What becomes of an error of a write. A packet that the device does not like is lost, as on any
-/// link, and so is one for an interface that is down; that the device is gone is another matter.
+/// Handles an error of a write. A packet that the device refuses is lost, as on any link, and so is
+/// one for an interface that is down. Only an error that means that the device is gone ends the
+/// stack.
 fn about_packet(error: io::Error) -> Result<(), Ended> {
     match error.kind() {
         ErrorKind::BrokenPipe
@@ -420,8 +421,8 @@ fn about_packet(error: io::Error) -> Result<(), Ended> {
     }
 }
 
-/// What stands before a packet where packet information is on: flags, and the protocol as the
-/// system's TUN devices have it.
+/// The bytes in front of a packet where packet information is on: flags, and the protocol in the
+/// format of the system's TUN devices.
 fn prefix(is_v6: bool) -> [u8; PREFIX_LEN] {
     let apple = cfg!(any(target_os = "macos", target_os = "ios"));
     match (apple, is_v6) {

@@ -1,9 +1,9 @@
-//! What a program may configure, and what that means for the stack.
+//! The configuration of a program, and its meaning for the stack.
 //!
 //! The fields and their defaults are those of ipstack, whose TCP has one timeout, one size or one
-//! number where ours measures or grows. So a field of [`TcpConfig`] that has its default, but for
-//! `timeout` and `options`, leaves the matter to the stack; another value is taken as a bound. What
-//! has no counterpart is refused by [`IpStackConfig::plan`].
+//! number where Plimsoll measures or grows. So a field of [`TcpConfig`] with its default, except
+//! `timeout` and `options`, leaves the decision to the stack; another value is taken as a bound.
+//! [`IpStackConfig::plan`] refuses values without a counterpart.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -16,8 +16,9 @@ use crate::error::{IpStackError, Result};
 /// The least MTU that [`IpStackConfig::mtu`] takes (RFC 8200, section 5).
 const MIN_MTU: u16 = 1280;
 
-/// How an [`IpStack`](crate::IpStack) is to be. What cannot be honoured is told by the first
-/// [`accept`](crate::IpStack::accept), since nothing before it can fail.
+/// The configuration of an [`IpStack`](crate::IpStack). The first
+/// [`accept`](crate::IpStack::accept) returns an error if a value cannot be honoured, since no
+/// earlier call can fail.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +36,7 @@ pub struct IpStackConfig {
     /// Every packet of the device has four bytes before it, of which the last two name the IP
     /// version, as a TUN device without `IFF_NO_PI` gives them. Off unless set; only on Unix.
     pub packet_information: bool,
-    /// What concerns TCP.
+    /// The settings of TCP.
     pub tcp_config: Arc<TcpConfig>,
     /// After how long without a datagram either way a UDP stream ends; 30 s unless set. One to port
     /// 53 ends after 10 s at most once it was answered.
@@ -90,7 +91,7 @@ impl IpStackConfig {
         self
     }
 
-    /// What it means for the stack, or which field cannot be honoured, and why.
+    /// The stack's settings, or the field that cannot be honoured, and why.
     pub(crate) fn plan(&self) -> Result<Plan, String> {
         let tcp = &*self.tcp_config;
         if tcp.timeout.is_zero() {
@@ -107,15 +108,15 @@ impl IpStackConfig {
     }
 }
 
-/// What concerns the TCP of an [`IpStack`](crate::IpStack).
+/// The TCP settings of an [`IpStack`](crate::IpStack).
 ///
-/// `timeout` and `options` are as they are. The other fields leave their matter to the stack as
-/// long as they have their defaults, and bound it otherwise.
+/// `timeout` and `options` apply as they are. Of the other fields, the default value lets the stack
+/// decide; any other value is a bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcpConfig {
-    /// How often the FIN of a stream that was dropped is sent again before the stack forgets it, 1
-    /// to 255 (`tcp_orphan_retries`).
+    /// How often the FIN of a dropped stream is retransmitted before the stack forgets it, 1 to 255
+    /// (`tcp_orphan_retries`).
     pub last_ack_max_retries: usize,
     /// The time between those. It follows the measured round-trip time: only the default is taken.
     pub last_ack_timeout: Duration,
@@ -144,8 +145,8 @@ pub struct TcpConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TcpOptions {
-    /// The longest segment, in bytes of data, that goes either way; at least 1. What the MTU allows
-    /// is the most.
+    /// The longest segment, in bytes of data, that goes either way; at least 1. The MTU bounds it
+    /// as well.
     MaximumSegmentSize(u16),
 }
 

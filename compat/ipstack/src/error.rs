@@ -7,9 +7,9 @@ use tokio::sync::mpsc::error::SendError;
 
 use crate::stream::IpStackStream;
 
-/// What goes wrong in calls of this crate. Only [`IoError`](Self::IoError),
-/// [`AcceptError`](Self::AcceptError) and [`InvalidMtuSize`](Self::InvalidMtuSize) occur; the
-/// others are there for programs that name them.
+/// The errors of this crate. Only [`IoError`](Self::IoError), [`AcceptError`](Self::AcceptError)
+/// and [`InvalidMtuSize`](Self::InvalidMtuSize) occur; the others are there for programs that name
+/// them.
 #[derive(Debug, thiserror::Error)]
 pub enum IpStackError {
     /// A protocol above IP that is neither TCP nor UDP.
@@ -33,7 +33,7 @@ pub enum IpStackError {
     /// There is nothing to accept any more: the device has come to its end.
     #[error("the stack has ended: its device gives no packets any more")]
     AcceptError,
-    /// A stream that nobody receives.
+    /// A stream without a receiver.
     #[error("nobody receives the stream: {0}")]
     SendError(#[from] Box<SendError<IpStackStream>>),
     /// An MTU below the least that IPv6 allows (RFC 8200, section 5).

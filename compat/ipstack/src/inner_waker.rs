@@ -1,17 +1,17 @@
-//! The waker of what one task polls inside.
+//! The waker for the parts that one task polls.
 //!
 //! The parts of a task wake each other all the time: a packet for the stack wakes the driver, and
-//! one that the stack sends wakes the writer. Through the task's own waker each of these would have
-//! the task scheduled once more behind the poll that it happens in, and tokio then wakes another of
+//! one that the stack sends wakes the writer. Through the task's own waker, each wake-up would
+//! schedule the task again behind the poll in which it happens. Tokio would then wake another of
 //! its threads to share the work: two threads would pass the task to and fro, a context switch for
-//! every few packets. So the parts get a waker that only leaves a mark while the task is being
-//! polled, and the task looks at the mark before it is done.
+//! every few packets. So the parts get a waker that only sets a flag while the task is being
+//! polled, and the task checks the flag before its poll ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-/// Wakes the task, or leaves a mark while the task is being polled.
+/// Wakes the task, or sets a flag while the task is being polled.
 pub(crate) struct InnerWaker {
     task: Mutex<Waker>,
     polled: AtomicBool,
@@ -37,12 +37,12 @@ impl InnerWaker {
         self.polled.store(true, Ordering::SeqCst);
     }
 
-    /// Takes the mark: whether a part was woken since it was taken last.
+    /// Clears the flag. Returns whether a part was woken since the last call.
     pub(crate) fn take_mark(&self) -> bool {
         self.marked.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether there is a mark.
+    /// Whether the flag is set.
     pub(crate) fn is_marked(&self) -> bool {
         self.marked.load(Ordering::SeqCst)
     }
@@ -50,7 +50,8 @@ impl InnerWaker {
     /// The poll is over. A part that was woken meanwhile has the task polled again.
     pub(crate) fn leave(&self) {
         self.polled.store(false, Ordering::SeqCst);
-        // Who has left a mark since it was taken has seen the poll going on.
+        // A part that set the flag since it was cleared has seen the poll going on, and has not
+        // woken the task.
         if self.take_mark() {
             self.wake_task();
         }
@@ -68,7 +69,7 @@ impl Wake for InnerWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // The mark comes first: either `leave` sees it, or this sees that the poll is over.
+        // The flag is set first: either `leave` sees it, or this call sees that the poll is over.
         self.marked.store(true, Ordering::SeqCst);
         if !self.polled.load(Ordering::SeqCst) && self.take_mark() {
             self.wake_task();

@@ -52,7 +52,7 @@ struct Running {
     tcp: GatedListener,
     tcp_timeout: Duration,
     udp: UdpListener,
-    /// What is neither.
+    /// The packets that are neither.
     packets: mpsc::Receiver<IpStackStream>,
     /// Which of the three is asked first, so that none is passed over for ever.
     first: usize,
@@ -62,10 +62,10 @@ struct Running {
 }
 
 impl IpStack {
-    /// A stack that reads its packets from `device` and writes them there. Each read gives one, and
-    /// so takes each write.
+    /// A stack that reads its packets from `device` and writes them there. Each read gives one
+    /// packet, and each write takes one.
     ///
-    /// What is wrong with `config` is told by [`accept`](Self::accept).
+    /// [`accept`](Self::accept) returns the errors of `config`.
     ///
     /// # Panics
     /// Outside of a tokio runtime, and on one without the drivers of I/O and time.

@@ -12,27 +12,28 @@
 //!
 //! # Theory of operation
 //!
-//! [`IpStack::new`] spawns one task of the runtime that is current, which needs its I/O and time
-//! drivers. It reads packets from the device, one with each read, runs the stack, and writes what
-//! the stack sends, one packet with each write, none longer than the MTU. Nothing else runs.
-//! Whatever no one takes in time waits in bounded queues, and the peer is slowed down.
+//! [`IpStack::new`] spawns one task on the current runtime, which needs its I/O and time drivers.
+//! The task reads packets from the device, one with each read, runs the stack, and writes the
+//! packets that the stack sends, one with each write, none longer than the MTU. Nothing else runs.
+//! Data that the program does not take in time waits in bounded queues, and the peer is slowed
+//! down.
 //!
 //! [`IpStack::accept`] gives
 //!
 //! - a TCP stream for each SYN, to any address and port. The SYN is answered at once, and the first
 //!   read or write waits until the handshake is over.
 //! - a UDP stream for each new pair of sender and destination. Each read is one datagram, and so is
-//!   each write. What is longer than the MTU leaves in fragments. An empty datagram would be read
-//!   as the end of the stream, and is passed over. A stream to a group or a broadcast address can
-//!   be read; writes to it fail with `NetworkUnreachable`, since such an address is no source. What
-//!   comes from `0.0.0.0` or `::` is dropped.
-//! - what is neither, as it came: other protocols above IP ([`IpStackUnknownTransport`]), ICMP
-//!   among them, and bytes that are no IP packet, or fragments of other protocols, whole
-//!   ([`IpStackStream::UnknownNetwork`]). Of these 256 wait at most; more are dropped. ICMP errors
-//!   are for the connections as well.
+//!   each write. A datagram longer than the MTU leaves in fragments. An empty datagram would be
+//!   read as the end of the stream, and is skipped. A stream to a group or a broadcast address can
+//!   be read; writes to it fail with `NetworkUnreachable`, since such an address is no source. A
+//!   datagram from `0.0.0.0` or `::` is dropped.
+//! - all other packets, as they came: other protocols above IP ([`IpStackUnknownTransport`]), ICMP
+//!   among them. Bytes that are no IP packet, and fragments of other protocols, come whole
+//!   ([`IpStackStream::UnknownNetwork`]). At most 256 of these wait; more are dropped. ICMP errors
+//!   also reach the connections.
 //!
-//! The addresses of a stream are those of its packets' sender: `local_addr` is the client's, and
-//! `peer_addr` is what the client wants to reach.
+//! The addresses of a stream are those of the packets from its client: `local_addr` is the
+//! client's, and `peer_addr` is the destination's.
 //!
 //! ```
 //! use ipstack::{IpStack, IpStackConfig, IpStackStream};

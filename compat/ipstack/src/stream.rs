@@ -7,7 +7,7 @@ use crate::tcp::IpStackTcpStream;
 use crate::udp::IpStackUdpStream;
 use crate::unknown::IpStackUnknownTransport;
 
-/// What [`IpStack::accept`](crate::IpStack::accept) gives.
+/// The streams that [`IpStack::accept`](crate::IpStack::accept) returns.
 pub enum IpStackStream {
     /// A TCP connection.
     Tcp(IpStackTcpStream),
@@ -34,7 +34,7 @@ impl IpStackStream {
         }
     }
 
-    /// The address that the client wants to reach, likewise.
+    /// The client's destination, likewise.
     pub fn peer_addr(&self) -> SocketAddr {
         match self {
             IpStackStream::Tcp(tcp) => tcp.peer_addr(),

@@ -32,7 +32,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// ```
 /// # async fn answer(mut stream: ipstack::IpStackTcpStream) -> std::io::Result<()> {
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
-/// println!("{} wants to reach {}", stream.local_addr(), stream.peer_addr());
+/// println!("{} connects to {}", stream.local_addr(), stream.peer_addr());
 /// let mut request = [0; 1024];
 /// let length = stream.read(&mut request).await?;
 /// stream.write_all(&request[..length]).await?;
@@ -48,7 +48,7 @@ pub struct IpStackTcpStream {
     moved: Instant,
     /// Made when a read waits for the first time.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Who waits to write, to be told when the time is over.
+    /// The waker of a waiting writer, to be woken when the time is over.
     writer: Option<Waker>,
 }
 
@@ -79,7 +79,7 @@ impl IpStackTcpStream {
         self.client
     }
 
-    /// The address that the client wants to reach.
+    /// The client's destination.
     pub fn peer_addr(&self) -> SocketAddr {
         self.destination
     }

@@ -63,7 +63,7 @@ impl IpStackUnknownTransport {
         IpStackUnknownTransport { way, payload: packet[other.payload].to_vec(), sender }
     }
 
-    /// Who sent it.
+    /// The sender of the packet.
     pub fn src_addr(&self) -> IpAddr {
         self.way.dst
     }
@@ -73,7 +73,7 @@ impl IpStackUnknownTransport {
         self.way.src
     }
 
-    /// What follows the IP header and its extensions.
+    /// The bytes behind the IP header and its extensions.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
@@ -104,8 +104,8 @@ impl IpStackUnknownTransport {
         Ok(())
     }
 
-    /// The packet that would carry the front of `payload` back to the sender. What it carries is
-    /// taken out of `payload`: all of it, or what fits the MTU.
+    /// The packet that would carry the front of `payload` back to the sender. Its bytes are removed
+    /// from `payload`: all of it, or as much as fits the MTU.
     ///
     /// # Errors
     /// `InvalidInput` if IP cannot carry it.

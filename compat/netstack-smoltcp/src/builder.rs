@@ -14,13 +14,13 @@ use crate::stack::Stack;
 use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
 
-/// What a datagram costs in a queue beside its bytes.
+/// The cost of a datagram in a queue in addition to its bytes.
 const DATAGRAM_OVERHEAD: usize = 128;
 
 /// The bounds of a buffer in bytes, for `net.core.rmem_max`, `tcp_rmem` and `tcp_wmem`.
 const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 2048..=1 << 30;
 
-/// What a stack is to be like. Each protocol is off unless enabled.
+/// The configuration of a stack. Each protocol is off unless enabled.
 ///
 /// ```
 /// use netstack_smoltcp::StackBuilder;

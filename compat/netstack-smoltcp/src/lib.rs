@@ -8,15 +8,15 @@
 //! ```
 //!
 //! and from then on its TCP has SACK, window scaling, loss recovery by time, and buffers that grow
-//! with the path and cost nothing at rest; fragments are reassembled, and what no one wants is
-//! refused as a host would refuse it.
+//! with the path and cost nothing at rest. Fragments are reassembled, and packets that no socket
+//! accepts are refused as a host would refuse them.
 //!
 //! # Theory of operation
 //!
 //! A [`Stack`] is a stream and a sink of IP packets, each a `Vec<u8>`. Both ways are bounded
-//! queues: a sender that is too fast waits. What it carries comes out of a [`TcpListener`] as
-//! streams, and of a [`UdpSocket`] as datagrams with two addresses. The addresses are those of the
-//! packets: the first is the client's, and so is the [`local_addr`](TcpStream::local_addr) of a
+//! queues: a sender that is too fast waits. TCP connections come out of a [`TcpListener`] as
+//! streams, and UDP datagrams out of a [`UdpSocket`] with two addresses. The addresses are those of
+//! the packets: the first is the client's, and so is the [`local_addr`](TcpStream::local_addr) of a
 //! stream.
 //!
 //! The [`Runner`] is the task that runs all of it; it needs a tokio runtime with the drivers of I/O
@@ -42,10 +42,10 @@
 //! });
 //! tokio::spawn(async move {
 //!     while let Some(packet) = tun_read().await {
-//!         // What is no IP packet is an error.
+//!         // Bytes that are no IP packet are an error.
 //!         let _ = to_stack.send(packet).await;
 //!     }
-//!     // Without it the halves would keep each other, and the listener would wait for ever.
+//!     // Without it the halves would keep each other alive, and the listener would wait for ever.
 //!     to_stack.close().await
 //! });
 //! let mut tcp = tcp.expect("it is enabled");
@@ -64,9 +64,9 @@
 //! # What differs
 //!
 //! - A stream comes with the SYN, as it does there, but the SYN is answered when the stream is
-//!   first read or written. So a client whose upstream cannot be reached, and whose stream is
-//!   dropped therefore, is refused, as it would be without a proxy. See [`TcpStream`].
-//! - Of a protocol that is not enabled, packets are refused (a reset, an unreachable port) in place
+//!   first read or written. If its upstream cannot be reached and the stream is dropped, the client
+//!   is refused, as it would be without a proxy. See [`TcpStream`].
+//! - Packets of a protocol that is not enabled are refused (a reset, an unreachable port) instead
 //!   of being dropped.
 //! - A configuration that cannot be honoured is an error of [`build`](StackBuilder::build) that
 //!   names the method.

@@ -12,8 +12,8 @@ use plimsoll::net::Driver;
 
 use crate::shared::Shared;
 
-/// Runs a stack: nothing is received or sent unless it is polled. It is ready when nobody uses the
-/// stack any more, or the [`Stack`](crate::Stack) was dropped; dropping it ends the stack.
+/// Runs a stack: nothing is received or sent unless it is polled. It is ready when the last handle
+/// of the stack is gone, or the [`Stack`](crate::Stack) was dropped; dropping it ends the stack.
 ///
 /// ```
 /// # use netstack_smoltcp::StackBuilder;

@@ -1,4 +1,4 @@
-//! What all parts of a stack hold, so that the others learn when one of them ends.
+//! The state that all parts of a stack share, so that each is notified when another one ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl Shared {
         &self.stack
     }
 
-    /// Ends the stack for all who use it: nobody runs it any more.
+    /// Ends the stack for all its users: there is no runner any more.
     pub(crate) fn end(&self) {
         // It is there unless the stack has ended; then nothing is left to be done.
         let _ = self.stack.remove_interface(0);

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 const WAITING: usize = 4096;
 
 /// The connections of all clients, to any address and port, as they come: a stream with the
-/// addresses of the client and of what it wants to reach.
+/// addresses of the client and of its destination.
 ///
 /// It ends with the stack. Once it is dropped, further connections are refused; those that there
 /// are go on.
@@ -74,7 +74,7 @@ impl fmt::Debug for TcpListener {
 /// ```
 /// # async fn answer(mut stream: netstack_smoltcp::TcpStream) -> std::io::Result<()> {
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
-/// println!("{} wants to reach {}", stream.local_addr(), stream.remote_addr());
+/// println!("{} connects to {}", stream.local_addr(), stream.remote_addr());
 /// let mut request = [0; 1024];
 /// let length = stream.read(&mut request).await?;
 /// stream.write_all(&request[..length]).await?;
@@ -94,7 +94,7 @@ impl TcpStream {
         &self.client
     }
 
-    /// The address that the client wants to reach.
+    /// The client's destination.
     pub fn remote_addr(&self) -> &SocketAddr {
         &self.destination
     }

@@ -18,8 +18,8 @@ pub type UdpMsg = (Vec<u8>, SocketAddr, SocketAddr);
 
 /// The datagrams of all clients, to any address and port.
 ///
-/// What is not read in time is dropped, as by any UDP socket. Fragments are put together before,
-/// and what is too long for the MTU leaves in fragments.
+/// Datagrams that are not read in time are dropped, as by any UDP socket. Fragments are reassembled
+/// before, and datagrams too long for the MTU leave in fragments.
 pub struct UdpSocket {
     read: ReadHalf,
     write: WriteHalf,

@@ -1,4 +1,4 @@
-//! What users of such stacks complain of, and bad input.
+//! Complaints of users of such stacks, and bad input.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::io::{self, ErrorKind};
@@ -106,7 +106,7 @@ async fn what_is_open_hears_of_the_end_of_the_stack() {
     testing::stack_dropped(facade()).await;
 }
 
-/// The stream of a client whose upstream cannot be reached is dropped, and the client hears of it.
+/// The stream of a client whose upstream cannot be reached is dropped, and the client is refused.
 #[tokio::test]
 async fn who_is_not_served_is_refused() {
     let mut facade = facade();
@@ -160,7 +160,8 @@ async fn udp_alone_needs_no_runner() {
     stack.send(syn).await.unwrap();
     let answer = soon("the reset", stack.next()).await.unwrap().unwrap();
     assert_eq!((answer[9], answer[33]), (6, 0x14), "RST and ACK");
-    // Nor is ICMP: nobody answers, and the next answer is that to the datagram behind it.
+    // ICMP is not enabled either: there is no reply, and the next answer is for the datagram behind
+    // it.
     stack.send(testing::echo_request("198.51.100.7", 8)).await.unwrap();
     let question = testing::datagram([192, 0, 2, 1], [198, 51, 100, 7], (1000, 53), b"again");
     stack.send(question).await.unwrap();

@@ -38,7 +38,7 @@ impl TcpListener {
     }
 }
 
-/// Answers SYNs as long as somebody takes the streams.
+/// Answers SYNs as long as the receiver of the streams exists.
 async fn answer(listener: GatedListener, streams: mpsc::Sender<TcpStream>) {
     // It fails when the receiver has gone.
     while let Ok(place) = streams.reserve().await {
@@ -49,7 +49,7 @@ async fn answer(listener: GatedListener, streams: mpsc::Sender<TcpStream>) {
     }
 }
 
-/// The next attempt to connect; `None` at the end of the stack or when nobody takes streams.
+/// The next attempt to connect; `None` at the end of the stack or after the receiver is dropped.
 async fn next(listener: &GatedListener, streams: &mpsc::Sender<TcpStream>) -> Option<Incoming> {
     let mut dropped = pin!(streams.closed());
     poll_fn(|cx| match dropped.as_mut().poll(cx) {

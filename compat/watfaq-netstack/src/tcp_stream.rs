@@ -33,7 +33,7 @@ impl TcpStream {
         self.local
     }
 
-    /// The address that the client wants to reach.
+    /// The client's destination.
     pub fn remote_addr(&self) -> SocketAddr {
         self.remote
     }

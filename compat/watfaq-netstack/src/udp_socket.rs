@@ -13,16 +13,16 @@ use crate::stack::Packet;
 
 /// A datagram with its addresses.
 pub struct UdpPacket {
-    /// What it carries.
+    /// The payload.
     pub data: Packet,
-    /// Who sends it.
+    /// The sender.
     pub local_addr: SocketAddr,
-    /// To where.
+    /// The destination.
     pub remote_addr: SocketAddr,
 }
 
 impl UdpPacket {
-    /// What it carries.
+    /// The payload.
     pub fn data(&self) -> &[u8] {
         self.data.data()
     }
@@ -44,8 +44,8 @@ impl fmt::Debug for UdpPacket {
 
 /// The datagrams of all clients, to any address and port.
 ///
-/// What is not read in time is dropped, as by any UDP socket. Fragments are put together before,
-/// and what is too long for the MTU leaves in fragments.
+/// Datagrams that are not read in time are dropped, as by any UDP socket. Fragments are reassembled
+/// before, and datagrams too long for the MTU leave in fragments.
 pub struct UdpSocket {
     read: SplitRead,
     write: SplitWrite,

@@ -1,4 +1,4 @@
-//! What users of such stacks complain of, and bad input.
+//! Complaints of users of such stacks, and bad input.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::io;

@@ -1,12 +1,11 @@
-//! Names are looked up by [hickory](hickory_resolver), whose questions go over the sockets of the
-//! stack, not of the host. A server of names on the same stack knows one name, so that the example
-//! needs nobody else.
+//! Resolves names with [hickory](hickory_resolver), whose queries use the stack's sockets, not the
+//! host's. A name server on the same stack serves one name, so the example needs no other host.
 //!
 //! ```sh
 //! cargo run -p plimsoll-example-hickory
 //! ```
 //!
-//! It asks over UDP, and over TCP what is too long for that.
+//! Queries use UDP, and TCP if the answer is too long for UDP.
 
 use std::fmt;
 use std::io;

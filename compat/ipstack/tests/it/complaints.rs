@@ -1,4 +1,4 @@
-//! What users of such stacks complain of, through the facade.
+//! Complaints of users of such stacks, tested through the facade.
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 
@@ -14,7 +14,7 @@ use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::protocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 
-/// The client says that it has said all, and still hears everything.
+/// The client ends its direction, and still receives everything.
 #[tokio::test]
 async fn a_half_close_goes_through() {
     let (client, mut stack) = joined();
@@ -112,7 +112,7 @@ async fn a_closed_window_opens_again() {
     }
 }
 
-/// What `future` gives without having to wait for long.
+/// The output of `future`, if it is ready soon.
 async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(std::time::Duration::from_millis(300), future).await.ok()
 }
@@ -186,7 +186,7 @@ fn connections_at_rest_hold_no_buffers() {
         near.read_exact(&mut [0; 4000]).await.unwrap();
         (near, far)
     };
-    // What the stacks themselves need is there.
+    // The first connection allocates the memory that the stacks themselves need.
     let mut held = vec![runtime.block_on(open(&mut stack))];
     held.reserve(CONNECTIONS);
     let used = allocation_counter::measure(|| {
@@ -200,7 +200,7 @@ fn connections_at_rest_hold_no_buffers() {
     assert!(each < 16_384, "{each} bytes for both ends of a connection");
 }
 
-/// The client's socket is gone: the program hears of it, as it does not from packets that vanish.
+/// The client's socket is gone, and the program gets an error, unlike for packets that vanish.
 #[tokio::test]
 async fn a_port_that_is_closed_is_told() {
     let (client, mut stack) = joined();
@@ -246,7 +246,7 @@ async fn flows_end_one_by_one() {
     assert_eq!(end.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
 }
 
-/// The path to the client carries less than the MTU says. A router tells, and segments shrink.
+/// The path to the client carries less than the MTU says. A router reports it, and segments shrink.
 #[tokio::test]
 async fn a_path_that_carries_less_than_the_mtu_is_learned() {
     const NARROW: usize = 1400;

@@ -1,4 +1,4 @@
-//! What a program, a device or a client may do wrong.
+//! Mistakes of a program, a device or a client.
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -164,7 +164,7 @@ async fn bytes_of_any_kind_do_no_harm() {
             tokio::task::yield_now().await;
         }
     }
-    // A client that speaks properly is heard.
+    // A client with valid packets is served.
     wire.to_facade.send(Ok(self::syn(5000, 9))).unwrap();
     loop {
         if ends(stack.accept()).await.unwrap().local_addr() == at("192.0.2.1:5000") {
@@ -242,8 +242,7 @@ fn segment(port: u16, seq: u32, ack: Option<u32>, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Nothing moves for the time that the configuration gives: the reader is told, and the client is
-/// reset.
+/// No data moves for the configured time: the read fails, and the client is reset.
 #[tokio::test]
 async fn an_idle_stream_ends() {
     let (client, packets) = client();
@@ -260,7 +259,7 @@ async fn an_idle_stream_ends() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-/// The segments are no longer than the program wants them.
+/// No segment is longer than the configured MSS.
 #[tokio::test]
 async fn the_mss_is_what_the_configuration_says() {
     let (mut wire, device) = wire();
@@ -337,7 +336,7 @@ async fn datagrams_of_many_sizes_keep_their_boundaries() {
     }
 }
 
-/// A client that goes before its handshake is over, and streams that are let go before.
+/// A client that goes before its handshake is over, and streams that are dropped before.
 #[tokio::test]
 async fn handshakes_that_nobody_waits_for_are_forgotten() {
     let (mut wire, device) = wire();

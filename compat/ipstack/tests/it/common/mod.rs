@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 /// Where clients go.
 pub(crate) const WEB: &str = "198.51.100.7:80";
 
-/// What hangs fails after this time, which nothing else depends on.
+/// A hanging test fails after this time, which has no other effect.
 const HANGS: Duration = Duration::from_secs(120);
 
 /// The outcome of `future`, which is to have one.
@@ -82,7 +82,7 @@ pub(crate) async fn pair(client: &Stack, stack: &mut IpStack) -> (TcpStream, IpS
     (near.unwrap(), far)
 }
 
-/// Bytes that tell when one is missing, or there twice.
+/// Bytes that show when one is missing, or there twice.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -153,7 +153,7 @@ pub(crate) struct Changed<D, F> {
     pub(crate) back: VecDeque<Vec<u8>>,
 }
 
-/// What becomes of a packet that the facade has written.
+/// The fate of a packet that the facade has written.
 pub(crate) enum Passage {
     On,
     /// Not now.
