@@ -1,15 +1,15 @@
-//! What the feature `tracing` tells: a span for the life of each connection, and events.
+//! Events of the feature `tracing`: a span for each connection's lifetime, and events.
 //!
-//! A subscriber is code of the application, which may do anything, also use sockets of this stack.
-//! So what happens is only noted ([`PendingEvents`]) while a socket is owned, and told when the
-//! wakers are woken. A panic of the subscriber goes no further than that.
+//! A subscriber is application code, which may do anything, also use sockets of this stack. So
+//! while a socket is owned, events are only recorded ([`PendingEvents`]). They are delivered when
+//! the wakers are called. A panic of the subscriber is caught there.
 //!
-//! Two threads may have something to tell of one connection. What happens to it is queued while it
-//! is owned, and one thread at a time tells what is queued, so that the order is that in which it
-//! happened.
+//! Two threads may have events of one connection to deliver. Events are queued while the connection
+//! is owned, and one thread at a time delivers the queue, so they are delivered in the order in
+//! which they happened.
 //!
-//! Without the feature the types are empty and every call is nothing. With it, but without anybody
-//! who listens, a call compares one number.
+//! Without the feature the types are empty and every call does nothing. With the feature but
+//! without a subscriber, a call compares one number.
 
 use std::net::SocketAddr;
 
@@ -20,26 +20,26 @@ use crate::sockets::endpoint::Endpoint;
 #[cfg(feature = "tracing")]
 mod tell;
 
-/// Who began a connection.
+/// The end that opened a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Open {
-    /// We did.
+    /// This stack.
     Connect,
-    /// The peer did.
+    /// The peer.
     Accept,
 }
 
-/// What happens to a connection.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "nobody is told"))]
 pub(crate) enum ConnectionEvent {
-    /// Its handshake begins.
+    /// Its handshake has begun.
     Opening(Open),
-    /// Its handshake is over.
+    /// Its handshake is complete.
     Established,
-    /// It leaves the table. It has come to no end of its own if it is buried after panics.
+    /// It leaves the table. There is no ending if it was removed because of panics.
     Closed(Option<Ending>),
-    /// A segment leaves once more.
+    /// A segment is retransmitted.
     Retransmission {
         /// Its sequence number.
         seq: u32,
@@ -48,43 +48,43 @@ pub(crate) enum ConnectionEvent {
     },
 }
 
-/// What happens beside connections.
+/// An event that is not a connection's.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "nobody is told"))]
 pub(crate) enum StackEvent {
-    /// A SYN opens nothing, nor does an ACK that brings its cookie back.
+    /// A SYN, or an ACK that returns a cookie, does not open a connection.
     Refused {
-        /// Who wanted to connect.
+        /// The peer.
         peer: SocketAddr,
-        /// To where.
+        /// The local address.
         local: SocketAddr,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// The application has decided on an attempt that waited at a gate.
     Gate {
-        /// Who wants to connect.
+        /// The peer.
         peer: SocketAddr,
-        /// To where.
+        /// The local address.
         local: SocketAddr,
-        /// What it has decided.
+        /// The decision.
         decision: &'static str,
     },
-    /// An interface is down.
+    /// An interface has gone down.
     InterfaceDown {
         /// The device's name.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The stack has come to its end.
+    /// The stack has ended.
     Ended {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What has happened and is not told yet.
+/// Events that are recorded and not yet delivered.
 #[derive(Default)]
 pub(crate) struct PendingEvents {
     #[cfg(feature = "tracing")]
@@ -92,7 +92,7 @@ pub(crate) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Notes what happens to a connection, which the caller owns.
+    /// Records an event of a connection, which the caller owns.
     #[inline]
     pub(crate) fn connection(
         &mut self,
@@ -108,7 +108,7 @@ impl PendingEvents {
         let _ = (spans, endpoint, event);
     }
 
-    /// Notes what happens beside connections.
+    /// Records an event that is not a connection's.
     #[inline]
     pub(crate) fn stack(&mut self, event: StackEvent) {
         #[cfg(feature = "tracing")]
@@ -119,7 +119,7 @@ impl PendingEvents {
         let _ = event;
     }
 
-    /// Tells all that was noted. The caller holds no lock that a call on a socket takes.
+    /// Delivers all recorded events. The caller holds no lock that a socket call takes.
     #[inline]
     pub(crate) fn tell(&mut self, spans: &Spans) {
         #[cfg(feature = "tracing")]

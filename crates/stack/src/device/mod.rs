@@ -246,23 +246,23 @@ pub trait DeviceTx: Send {
         Ok(0)
     }
 
-    /// When [`poll_completions`](Self::poll_completions) has something to do next. While the device
-    /// is not busy, this changes only by calls of the device; while it is, the poller asks again
-    /// before it sleeps.
+    /// The next time at which [`poll_completions`](Self::poll_completions) has work. While the
+    /// device is not busy, this changes only by calls of the device. While it is busy, the poller
+    /// reads it again before it sleeps.
     fn next_event(&self) -> Option<Instant> {
         None
     }
 
-    /// What was counted so far.
+    /// The statistics so far.
     fn stats(&self) -> DeviceStats;
 }
 
 /// The receiving half of a device.
 pub trait DeviceRx: Send {
-    /// Appends up to `max` packets that have arrived by `now` to `out` and returns how many.
+    /// Appends up to `max` packets that have arrived by `now` to `out` and returns their number.
     ///
     /// # Errors
-    /// [`DeviceError::Gone`] if there is no device any more.
+    /// [`DeviceError::Gone`] if the device no longer exists.
     fn receive(
         &mut self,
         now: Instant,
@@ -272,43 +272,43 @@ pub trait DeviceRx: Send {
     ) -> Result<usize, DeviceError>;
 
     /// Whether more packets may have arrived, although the last call of [`receive`](Self::receive)
-    /// returned fewer than it was asked for. A timer that acts on a peer's silence waits until the
-    /// device is empty.
+    /// returned fewer than it was asked for. A timer that acts on a peer's silence is delayed until
+    /// the device is empty.
     fn may_hold_more(&self) -> bool {
         false
     }
 
-    /// The stack has had nothing to do for a second. Memory that only packets need may be given
-    /// back.
+    /// Called when the stack has been idle for a second. The device may free memory that it needs
+    /// only for packets.
     fn on_idle(&mut self) {}
 
-    /// What has happened to the link since the last call, if anything has. Asked after
-    /// [`receive`](Self::receive). A device that has something to tell kicks its poller, or makes
-    /// its file descriptor readable, as for a packet.
+    /// The link event since the last call, if there was one. Called after
+    /// [`receive`](Self::receive). A device that has an event calls its kick, or makes its file
+    /// descriptor readable, as for a packet.
     fn take_event(&mut self) -> Option<LinkEvent> {
         None
     }
 
-    /// When a packet that is on its way will have arrived. Other packets are announced by the wait
-    /// source. If that is a file descriptor, this changes only by calls of the device.
+    /// The time at which a packet in transit will have arrived. Other packets are announced by the
+    /// wait source. If that is a file descriptor, this changes only by calls of the device.
     fn next_event(&self) -> Option<Instant> {
         None
     }
 
-    /// What was counted so far.
+    /// The statistics so far.
     fn stats(&self) -> DeviceStats;
 }
 
-/// What happens to a link while it is in use.
+/// An event of a link that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
-    /// The longest IP packet has so many bytes from now on, super-segments apart. The sending half
-    /// says the same in its [`Caps`]. Connections follow it.
+    /// The new length of the longest IP packet in bytes, super-segments apart. The sending half
+    /// reports the same in its [`Caps`]. Connections adapt to it.
     Mtu(u16),
 }
 
-/// How a poller learns that a device has something for it.
+/// How a device notifies its poller: by a file descriptor, a kick, or neither.
 #[derive(Clone, Default)]
 pub struct WaitSource {
     fd: Option<Arc<Descriptor>>,
@@ -322,7 +322,7 @@ impl WaitSource {
         WaitSource { fd: Some(fd), kick: None }
     }
 
-    /// A source that kicks.
+    /// A source that calls the kick in `slot`.
     pub fn from_kick(slot: KickSlot) -> WaitSource {
         WaitSource { fd: None, kick: Some(slot) }
     }
@@ -334,12 +334,12 @@ impl WaitSource {
         self.fd.as_ref().map(|fd| fd.as_fd())
     }
 
-    /// What it is waited for by, if that is not a kick.
+    /// The file descriptor, if the source is one.
     pub(crate) fn descriptor(&self) -> Option<&Descriptor> {
         self.fd.as_deref()
     }
 
-    /// Tells the device whom to kick when there is something to receive, or room to send again.
+    /// Gives the device the kick to call when there is something to receive, or room to send again.
     /// Only the first call for a device has an effect.
     pub fn install(&self, kick: &Kick) {
         if let Some(slot) = &self.kick {
@@ -348,7 +348,7 @@ impl WaitSource {
     }
 }
 
-/// Where a poller leaves its [`Kick`] for whoever will have something for it.
+/// The place in which a poller stores its [`Kick`] for the device.
 #[derive(Clone, Default)]
 pub struct KickSlot(Arc<OnceLock<Kick>>);
 
@@ -360,18 +360,18 @@ impl KickSlot {
 
     /// Fills the slot, once.
     pub fn install(&self, kick: Kick) {
-        // A second poller of the same device makes no sense; the first one stays.
+        // A device has only one poller, so the first kick stays.
         let _ = self.0.set(kick);
     }
 
-    /// Kicks the poller if there is one, unless another thread polls the device.
+    /// Wakes the poller, if one is installed, unless another thread polls the device.
     pub fn kick(&self) {
         if let Some(kick) = self.0.get() {
             kick.kick_for_arrival();
         }
     }
 
-    /// Kicks the poller if there is one: there is room to send again.
+    /// Wakes the poller, if one is installed, because there is room to send again.
     pub fn kick_for_room(&self) {
         if let Some(kick) = self.0.get() {
             kick.kick();
@@ -379,13 +379,13 @@ impl KickSlot {
     }
 }
 
-/// A device: two halves and how to wait for them.
+/// A device: its two halves and its wait source.
 pub struct Device {
     /// The sending half.
     pub tx: Box<dyn DeviceTx>,
     /// The receiving half.
     pub rx: Box<dyn DeviceRx>,
-    /// How a poller learns that there is something to do.
+    /// How the device notifies its poller.
     pub wait: WaitSource,
 }
 

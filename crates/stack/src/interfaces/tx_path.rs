@@ -1,27 +1,27 @@
-//! All that sending on an interface goes through: queueing discipline, token, sending half.
+//! The sending side of an interface: queueing discipline, token, sending half.
 //!
 //! # Theory of operation
 //!
-//! Packets are queued while a socket is owned and drained after it was released. The sending half
-//! and what is on its way into it belong to the holder of the token. No thread waits for the token:
-//! an application's `writev` may take its time. Who finds the token taken leaves a mark and goes;
-//! the holder goes round once more when it sees it, and does what the poller came for as well. A
-//! holder hands over to the poller after [`DRAIN_PACKETS`], so that no application works for all
-//! others.
+//! Packets are queued while a thread owns a socket, and drained after it has released the socket.
+//! The sending half and the packets on their way into it belong to the holder of the token. No
+//! thread waits for the token, since an application's `writev` may be slow. A thread that finds the
+//! token taken sets a flag and returns. The holder sees the flag, makes another round, and does the
+//! poller's work in it as well. After [`DRAIN_PACKETS`] the holder hands over to the poller, so
+//! that no application thread works for all others.
 //!
-//! What the poller has to know about the device without the token is published by the holder before
-//! it lets go: when the device wants to be polled, and whether it has room. If the device wants to
-//! be polled earlier than was known, the holder tells the poller, after it has released it.
+//! Before it releases the token, the holder publishes the state that the poller must be able to
+//! read without the token: when the device must be polled, and whether it has room. If that time is
+//! earlier than the published one, the holder wakes the poller after it has released the token.
 //!
-//! The holder lets go on every way out. A device that panics has failed, as if it had returned an
-//! error.
+//! The holder releases the token on every return path. A device that panics has failed, as if it
+//! had returned an error.
 //!
 //! # Locks
 //!
-//! The discipline's lock is a leaf, held for one call of the discipline. Packets that are dropped
-//! complete, and connections that waited for space are put into a queue, which may take other
-//! locks: both happen outside of it. The token is no lock, since no thread waits for it: a holder
-//! may take the lock, and drop packets.
+//! The discipline's lock is a leaf, held for one call of the discipline. Dropping packets completes
+//! them, and connections that waited for space are put into a queue. Both may take other locks, so
+//! both happen after the lock is released. The token is not a lock, since no thread waits for it:
+//! its holder may take the lock and drop packets.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ use crate::qdisc::{Kind, Qdisc, QdiscStats};
 use crate::snmp::{IpCounter, Shard};
 use crate::sync::{Held, Token, lock};
 
-/// What a thread brings along that works on an interface.
+/// The context of a thread that works on an interface.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     now: Instant,
@@ -54,39 +54,39 @@ pub(crate) struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    /// At `now`, with the counters of this thread.
+    /// A context at `now`, with this thread's counters.
     pub(crate) fn new(now: Instant, counters: &'a Shard, kick: &'a Kick) -> Around<'a> {
         Around { now, counters, kick }
     }
 }
 
-/// A device's half failed.
+/// The failure of a device's half.
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: DeviceError,
-    /// Which of the devices that the interface has had.
+    /// The epoch of the device.
     epoch: u32,
 }
 
 impl Failure {
-    /// What the device said.
+    /// The device's error.
     pub(crate) fn error(&self) -> &DeviceError {
         &self.error
     }
 
-    /// Which of the devices it was.
+    /// The epoch of the device.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
     }
 }
 
-/// Calls a device; a panic of it is an error.
+/// Calls a device; a panic becomes an error.
 #[inline]
 pub(crate) fn call_device<T>(
     epoch: u32,
     call: impl FnOnce() -> Result<T, DeviceError>,
 ) -> Result<T, Failure> {
-    // What a device leaves half done is not used again.
+    // A device that panicked is not used again, so its half-changed state does no harm.
     let error = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(error)) => error,
@@ -95,7 +95,7 @@ pub(crate) fn call_device<T>(
     Err(Failure { error, epoch })
 }
 
-/// The error of a device that has panicked.
+/// The error for a panic of a device.
 #[cold]
 fn said_by(panic: &(dyn Any + Send)) -> DeviceError {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -103,18 +103,18 @@ fn said_by(panic: &(dyn Any + Send)) -> DeviceError {
     DeviceError::Panicked(text.unwrap_or_else(|| "no message".to_owned()))
 }
 
-/// Drops a device that was replaced.
+/// Drops a device that was replaced. A panic of its destructor is ignored.
 pub(crate) fn drop_device<T>(device: T) {
-    // Nobody is left who could be told of a panic.
+    // No caller is left that could be notified of a panic.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(device)));
 }
 
-/// What the holder of the token does.
+/// The work that the token's holder does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Moves what is queued into the device.
+    /// Moves queued packets into the device.
     Drain,
-    /// Does what the poller does: has the device do what is due, before it drains.
+    /// The poller's work: first makes the device do its due work, then drains.
     Poll,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct TxPath {
     /// The interface is down: nothing is queued. Written under the discipline's lock.
     closed: AtomicBool,
     half: Token<Half>,
-    /// What takes the place of the device in `half`.
+    /// The replacement of the device in `half`.
     replacement: PendingReplacement<Successor>,
     /// The device did not accept the rest of `Half::staged`.
     busy: AtomicBool,
@@ -138,14 +138,14 @@ pub(crate) struct TxPath {
     figures: Figures,
 }
 
-/// What waits to leave, and who waits for it to do so.
+/// Packets that wait to leave, and sockets that wait for space.
 struct Queue {
     qdisc: Box<dyn Qdisc>,
     waiters: SpaceWaiters,
 }
 
 impl Queue {
-    /// Packets have left. Returns the connections that may continue.
+    /// `packets` have left. Returns the connections that may continue.
     fn woken_by(&mut self, packets: usize) -> Vec<Arc<dyn SpaceWaiter>> {
         if self.waiters.is_empty() {
             return Vec::new();
@@ -154,7 +154,7 @@ impl Queue {
     }
 }
 
-/// There is space: whoever has waited for it goes on. To be called without a lock.
+/// Wakes the sockets that waited for space. Must be called without a lock.
 #[inline]
 fn wake(waiters: Vec<Arc<dyn SpaceWaiter>>) {
     if waiters.is_empty() {
@@ -165,15 +165,15 @@ fn wake(waiters: Vec<Arc<dyn SpaceWaiter>>) {
     }
 }
 
-/// What belongs to the holder of the token.
+/// The state that belongs to the token's holder.
 struct Half {
     device: Box<dyn DeviceTx>,
-    /// What the device can do, as it said last.
+    /// The device's capabilities, as of the last call.
     caps: Caps,
     epoch: u32,
-    /// Ready for the device.
+    /// Packets that the device can take.
     staged: VecDeque<Packet>,
-    /// Packets to be made ready.
+    /// Packets that may still need work in software.
     raw: VecDeque<Packet>,
 }
 
@@ -181,12 +181,12 @@ struct Successor {
     device: Box<dyn DeviceTx>,
     caps: Caps,
     epoch: u32,
-    /// What was on its way into a device that had failed is of no use any more.
+    /// The previous device failed: packets on their way into it are dropped.
     after_failure: bool,
 }
 
 impl TxPath {
-    /// Of the interface with the index `interface`.
+    /// The sending side of the interface with the index `interface`.
     pub(crate) fn new(device: Box<dyn DeviceTx>, interface: u8) -> TxPath {
         let (staged, raw) = (VecDeque::new(), VecDeque::new());
         let caps = device.caps().clone();
@@ -208,8 +208,8 @@ impl TxPath {
         }
     }
 
-    /// Queues a packet. If there is no space it comes back, and `waiter`, if there is one, goes on
-    /// when there is.
+    /// Queues a packet. Without space the packet is returned, and `waiter`, if given, is woken when
+    /// there is space.
     #[expect(
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"
@@ -234,7 +234,7 @@ impl TxPath {
         Err(packet)
     }
 
-    /// A socket that may wait for space has ended.
+    /// Removes the waiter of a socket that has ended.
     pub(crate) fn forget<W: SpaceWaiter>(&self, waiter: &Arc<W>) {
         lock(&self.queue).waiters.forget(waiter);
     }
@@ -244,8 +244,8 @@ impl TxPath {
         self.departures.load(Ordering::Relaxed)
     }
 
-    /// Replaces the discipline. What is queued moves over; returns how many packets the new one has
-    /// no room for.
+    /// Replaces the discipline and moves the queued packets. Returns the number of packets for
+    /// which the new one has no room.
     pub(crate) fn set_qdisc(&self, now: Instant, kind: Kind) -> usize {
         let mut refused = Vec::new();
         let mut queue = lock(&self.queue);
@@ -256,21 +256,21 @@ impl TxPath {
         queue.qdisc = other;
         self.queued.store(queue.qdisc.len(), Ordering::Relaxed);
         self.departures.store(kind.keeps_departures(), Ordering::Relaxed);
-        // What was too much for the one may not be so for the other.
+        // The new discipline may have space for packets that the old one refused.
         let woken = queue.waiters.take(usize::MAX);
         drop(queue);
         wake(woken);
         refused.len()
     }
 
-    /// The discipline, and what it has counted.
+    /// The discipline and its statistics.
     pub(crate) fn qdisc(&self) -> (Kind, QdiscStats, Option<FqStats>) {
         let queue = lock(&self.queue);
         let qdisc = &queue.qdisc;
         (qdisc.kind(), qdisc.stats(), qdisc.fq_stats())
     }
 
-    /// What the sending half has counted: up to now, or until its holder took it.
+    /// The statistics of the sending half: current, or as of when the present holder took it.
     pub(crate) fn stats(&self, kick: &Kick) -> DeviceStats {
         let Some(holding) = self.hold(kick) else { return self.figures.get() };
         holding.stats()
@@ -286,7 +286,7 @@ impl TxPath {
         self.next.get().is_some()
     }
 
-    /// Whether a poller has anything to do here.
+    /// Whether a poller has work here.
     #[inline]
     pub(crate) fn has_work(&self, now: Instant) -> bool {
         self.queued.load(Ordering::Relaxed) > 0
@@ -296,13 +296,14 @@ impl TxPath {
             || self.replacement.is_waiting()
     }
 
-    /// When the first packet that waits here may leave, if the device accepts packets and no thread
-    /// drains it. A thread that does makes another round, and then takes care of what must wait.
+    /// The earliest departure time of the packets that wait here, if the device accepts packets and
+    /// no thread drains it. A thread that drains it makes another round, and handles the rest
+    /// itself.
     pub(crate) fn next_departure(&self) -> Option<Instant> {
         if self.is_busy() {
             return None;
         }
-        // What has left the discipline may leave at once.
+        // A packet that has left the discipline may leave at once.
         let at = match self.loaded.load(Ordering::Relaxed) {
             true => Instant::ZERO,
             false if self.queued.load(Ordering::Relaxed) == 0 => return None,
@@ -311,11 +312,11 @@ impl TxPath {
         if self.half.leave_to_holder() { None } else { Some(at) }
     }
 
-    /// When the poller has to look here, as far as that is known. A holder of the token tells the
-    /// poller itself.
+    /// The time at which the poller must look here, as far as it is known. A holder of the token
+    /// wakes the poller itself.
     #[inline]
     pub(crate) fn next_event(&self, kick: &Kick) -> Option<Instant> {
-        // As a rule there is nothing, now or later.
+        // Usually there is no work, now or later.
         if self.has_work(Instant::FAR_FUTURE) { self.next_work(kick) } else { None }
     }
 
@@ -327,9 +328,9 @@ impl TxPath {
             // The device may have become writable before the poller announced its sleep.
             let mut holding = self.hold(kick)?;
             let published = holding.publish();
-            // It is the poller that asks.
+            // The caller is the poller itself.
             holding.tell = None;
-            // A device that fails here does so again when it is polled.
+            // If the device fails here, it fails again when it is polled.
             return published.map_or(Some(Instant::ZERO), |()| self.next.get());
         }
         let device = match self.next.get() {
@@ -339,9 +340,9 @@ impl TxPath {
         device::earlier(device, self.next_departure())
     }
 
-    /// Moves what is queued into the device, unless another thread does so (that thread then makes
-    /// another round), and does what the poller does if it is the poller's `turn`. Returns how many
-    /// packets were sent or completed.
+    /// Moves queued packets into the device, and does the poller's work if `turn` is `Poll`. If
+    /// another thread holds the token, that thread makes another round instead. Returns the number
+    /// of packets sent or completed.
     #[inline]
     pub(crate) fn work(&self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
         let mut turn = turn;
@@ -364,7 +365,7 @@ impl TxPath {
                 None => break,
                 Some(again) => holding = again,
             }
-            // Who missed the token may have been the poller.
+            // The thread that missed the token may have been the poller.
             turn = Turn::Poll;
         }
         if self.keeps_departures()
@@ -375,8 +376,8 @@ impl TxPath {
         Ok(done)
     }
 
-    /// There was nothing to do for a while: what only packets need is given back. A thread that has
-    /// the token is not waited for.
+    /// Called after an idle time: frees memory that only packets need. Does not wait for a holder
+    /// of the token.
     pub(crate) fn on_idle(&self, kick: &Kick) {
         lock(&self.queue).qdisc.on_idle();
         let Some(mut holding) = self.hold(kick) else { return };
@@ -386,7 +387,7 @@ impl TxPath {
                 *queue = VecDeque::new();
             }
         }
-        // A device that fails here does so again when it sends.
+        // If the device fails here, it fails again when it sends.
         let _ = call_device(half.epoch, || {
             half.device.on_idle();
             Ok(())
@@ -400,8 +401,8 @@ impl TxPath {
         Some(Holding { path: self, kick, held, left, tell, missed: false, hands_over: false })
     }
 
-    /// The interface is down: what is queued is dropped, and nothing more is taken. Who waits for
-    /// space goes on, and meets with the error.
+    /// Called when the interface goes down: drops the queued packets, and refuses all others.
+    /// Sockets that wait for space are woken and get the error.
     pub(crate) fn close(&self) {
         let mut dropped = Vec::new();
         let mut queue = lock(&self.queue);
@@ -415,7 +416,7 @@ impl TxPath {
         wake(woken);
     }
 
-    /// Another device takes the place of this one, as soon as nobody uses this one any more.
+    /// Replaces the device, as soon as no thread uses the old one any more.
     pub(crate) fn replace(&self, device: Box<dyn DeviceTx>, epoch: u32, kick: &Kick) {
         let caps = device.caps().clone();
         let after_failure = {
@@ -430,12 +431,12 @@ impl TxPath {
             queue.waiters.take(usize::MAX)
         };
         wake(woken);
-        // At once, or by the holder in its next round.
+        // Now, or in the next round of the token's holder.
         if let Some(mut holding) = self.hold(kick) {
             holding.succeed();
-            // A device that fails here does so again when it is polled.
+            // If the device fails here, it fails again when it is polled.
             let _ = holding.publish();
-            // Packets that the old device did not accept leave by the new one.
+            // The new device takes packets that the old one did not accept.
             holding.hands_over = true;
         }
     }
@@ -454,19 +455,20 @@ impl TxPath {
     }
 }
 
-/// The token of a path, taken. Dropping it lets go, and has the poller look if there is a reason.
+/// The token of a path, taken. Dropping it releases the token, and wakes the poller if there is a
+/// reason.
 struct Holding<'a> {
     path: &'a TxPath,
     kick: &'a Kick,
-    /// Some until it is released.
+    /// `Some` until it is released.
     held: Option<Held<'a, Half>>,
-    /// Packets that may still leave before this thread hands over.
+    /// Packets that this thread may still send before it hands over.
     left: usize,
-    /// A deadline of which the poller is to hear.
+    /// A deadline of which the poller must be notified.
     tell: Option<Instant>,
-    /// Somebody found the token taken.
+    /// Another thread found the token taken.
     missed: bool,
-    /// The poller is to go on.
+    /// The poller must continue.
     hands_over: bool,
 }
 
@@ -483,7 +485,7 @@ impl Drop for Holding<'_> {
 }
 
 impl Holding<'_> {
-    /// One round. Returns how many packets something was done with.
+    /// Makes one round. Returns the number of packets sent or completed.
     #[inline]
     fn round(&mut self, around: &Around<'_>, turn: Turn) -> Result<usize, Failure> {
         self.succeed();
@@ -535,20 +537,20 @@ impl Holding<'_> {
         self.path.loaded.store(loaded, Ordering::Relaxed);
     }
 
-    /// Publishes when the device wants to be polled, and whether packets wait for it.
+    /// Publishes when the device must be polled, and whether packets wait for it.
     #[inline]
     fn publish(&mut self) -> Result<(), Failure> {
         self.publish_load();
         let Some(half) = self.held.as_deref_mut() else { return Ok(()) };
         let next = call_device(half.epoch, || Ok(half.device.next_event()))?;
         let earlier = self.path.next.set(next);
-        // A poller that missed the token relies on hearing of any deadline.
+        // A poller that missed the token must be notified of any deadline.
         let earlier = if self.missed { next } else { earlier };
         self.tell = device::earlier(self.tell, earlier);
         Ok(())
     }
 
-    /// Puts the successor into the place of the device, if there is one.
+    /// Puts the replacement in the place of the device, if there is one.
     fn succeed(&mut self) {
         let path = self.path;
         let Some(half) = self.held.as_deref_mut() else { return };
@@ -561,19 +563,19 @@ impl Holding<'_> {
             half.staged.clear();
             half.raw.clear();
         }
-        // What was ready for the old device is made ready once more.
+        // Packets made ready for the old device are made ready again.
         half.staged.append(&mut half.raw);
         std::mem::swap(&mut half.raw, &mut half.staged);
         path.busy.store(false, Ordering::Relaxed);
         path.next.set(None);
-        // A device that fails here does so again when it has sent.
+        // If the device fails here, it fails again at the next send.
         if let Ok(stats) = call_device(epoch, || Ok(half.device.stats())) {
             path.figures.set(&stats);
         }
         drop_device(before);
     }
 
-    /// Whether this thread has done its share, and there is more.
+    /// Whether this thread has sent its share, and more packets wait.
     #[inline]
     fn is_exhausted(&self) -> bool {
         let more = |held: &Held<'_, Half>| {
@@ -581,7 +583,7 @@ impl Holding<'_> {
                 || !held.raw.is_empty()
                 || self.path.queued.load(Ordering::Relaxed) > 0
         };
-        // A full device tells when it accepts packets again.
+        // A full device notifies the poller when it accepts packets again.
         self.left == 0 && !self.path.is_busy() && self.held.as_ref().is_some_and(more)
     }
 
@@ -601,7 +603,7 @@ impl Holding<'_> {
         Some(self)
     }
 
-    /// Lets go of a device that has failed. What was on its way into it is dropped.
+    /// Releases the token of a device that has failed. Packets on their way into it are dropped.
     fn give_up(mut self) {
         let Some(mut held) = self.held.take() else { return };
         let dropped = (std::mem::take(&mut held.staged), std::mem::take(&mut held.raw));
@@ -614,10 +616,10 @@ impl Holding<'_> {
         drop(dropped);
     }
 
-    /// What the device has counted; if it does not say, what it had counted before.
+    /// The device's statistics; if it fails to return them, the previous ones.
     fn stats(&self) -> DeviceStats {
         let said = self.held.as_deref().map(|half| {
-            // A device that fails here does so again when it has sent.
+            // If the device fails here, it fails again at the next send.
             call_device(half.epoch, || Ok(half.device.stats()))
         });
         said.and_then(Result::ok).unwrap_or_else(|| self.path.figures.get())
@@ -630,28 +632,29 @@ impl Half {
         let Half { device, epoch, staged, .. } = self;
         let mut progress = call_device(*epoch, || device.transmit(around.now, staged))?;
         if progress.packets == 0 && !progress.caps_changed {
-            // Whatever it says: it took nothing.
+            // Its status is ignored: it took nothing.
             progress.status = TxStatus::Busy;
         }
         if progress.caps_changed {
             self.caps = call_device(self.epoch, || Ok(self.device.caps().clone()))?;
-            // What the device refuses from now on is made ready again, without it.
+            // Packets with an offload that the device now refuses are made ready again, without it.
             std::mem::swap(&mut self.raw, &mut self.staged);
             self.make_ready(around.counters);
         }
         Ok(progress)
     }
 
-    /// Moves packets from `raw` to `staged`, and does in software what the device cannot.
+    /// Moves packets from `raw` to `staged`, and does in software the offloads that the device
+    /// lacks.
     #[inline]
     fn make_ready(&mut self, counters: &Shard) {
         let Half { caps, staged, raw, .. } = self;
-        // What was filled in already stays so.
+        // A checksum that was filled in already stays.
         let is_ready = |packet: &mut Packet| {
             takes_whole(caps, packet) && (caps.tx_checksum || checksum::fill(packet))
         };
         if staged.is_empty() && (0..raw.len()).all(|at| is_ready(&mut raw[at])) {
-            // They change places, and no packet is moved.
+            // The queues are swapped, and no packet is moved.
             std::mem::swap(staged, raw);
             return;
         }
@@ -669,14 +672,14 @@ impl Half {
     }
 }
 
-/// Whether a device takes a packet without its being cut.
+/// Whether a device takes a packet without segmentation in software.
 #[inline]
 fn takes_whole(caps: &Caps, packet: &Packet) -> bool {
     packet.gso.is_none() || (caps.cuts(packet) && packet.len() <= caps.max_super_segment)
 }
 
-/// Fills in the checksum of a packet, if that was left to the device. One that has no place for it
-/// is to be dropped, and was counted.
+/// Fills in the checksum of a packet if the device was to do that. A packet without a place for it
+/// is counted, and the caller must drop it.
 fn is_filled(counters: &Shard, packet: &mut Packet) -> bool {
     let filled = checksum::fill(packet);
     if !filled {
@@ -685,7 +688,7 @@ fn is_filled(counters: &Shard, packet: &mut Packet) -> bool {
     filled
 }
 
-/// Where a packet is counted that is dropped on the way out.
+/// The counter of packets dropped on the way out.
 pub(crate) fn discards(is_v4: bool) -> IpCounter {
     if is_v4 { IpCounter::IpOutDiscards } else { IpCounter::Ip6OutDiscards }
 }

@@ -1,4 +1,4 @@
-//! One connection in the stack: the engine's connection and what the stack keeps next to it.
+//! One connection in the stack: the engine's connection and the stack's own state for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -28,36 +28,37 @@ use crate::sync::socket_lock::{self, Place, SocketLock};
 
 /// A connection and its place in the stack.
 pub(crate) struct Endpoint {
-    /// Who talks with whom.
+    /// The addresses and ports of both ends.
     pub(crate) key: FlowKey,
-    /// By which way its packets leave. Written by its owner.
+    /// The route of its packets: interface and queue. Written by its owner.
     way: AtomicU16,
     /// The flow label of its packets (IPv6).
     flow_label: u32,
     /// Its place in the connection table.
     pub(crate) id: ConnectionId,
-    /// Bytes handed down and not completed.
+    /// Bytes passed down and not completed.
     below: BelowUs,
-    /// Where it is put when it may go on after a completion.
+    /// The queues into which it is put when it may continue after a completion.
     completions: CompletionsByQueue,
-    /// What signs its segments (TCP_MD5SIG), as long as it lives. Pollers ask without owning it.
+    /// The key that signs its segments (TCP_MD5SIG), for its lifetime. Pollers read it without
+    /// owning the socket.
     md5_key: Option<Md5Key>,
-    /// The listener that it came from.
+    /// The listener that accepted it.
     pub(crate) listener: Option<Arc<ListenerInner>>,
-    /// What one thread at a time works on.
+    /// The state that one thread at a time works on.
     socket: SocketLock<Inner>,
-    /// What arrived while another thread did.
+    /// Packets that arrived while another thread owned it.
     backlog: Backlog,
-    /// Reports of the path that came while another thread did.
+    /// Path reports that came while another thread owned it.
     path_reports: PendingReports,
-    /// The headers of the SYN that opened it, if its listener keeps them.
+    /// The headers of the SYN that opened it, if its listener saves them.
     saved_syn: SavedSyn,
-    /// Where the next panic shall be.
+    /// The point at which the next panic happens.
     #[cfg(test)]
     pub(crate) trap: std::sync::Mutex<Option<Site>>,
 }
 
-/// By which way the packets of a connection leave, and where it is notified of them.
+/// The interface of a connection's packets, and the queues that their completions go to.
 #[derive(Clone)]
 pub(crate) struct Way {
     interface: u8,
@@ -71,7 +72,8 @@ fn way_bits(interface: u8, home: u8) -> u16 {
 }
 
 impl Way {
-    /// By `interface`, which is one of the queue `home`. The completions are those of all queues.
+    /// A way by `interface`, which belongs to the queue `home`. The completions are those of all
+    /// queues.
     pub(crate) fn new(
         interface: u8,
         flow_label: u32,
@@ -82,88 +84,87 @@ impl Way {
     }
 }
 
-/// Where a connection comes from.
+/// The origin of a connection.
 #[derive(Default)]
 pub(crate) struct Origin {
     /// The listener whose queues it is in.
     pub(crate) listener: Option<Arc<ListenerInner>>,
-    /// What it has of the budget of the listener that it came by.
+    /// Its share of its listener's budget.
     pub(crate) share: Option<BudgetShare>,
 }
 
-/// A listener in the tables, whose queue is of connections.
+/// A listener in the tables, with a queue of connections.
 pub(crate) type ListenerInner = Listening<Endpoint>;
 
-/// What the socket's lock guards.
+/// The state that the socket's lock guards.
 pub(crate) struct Inner {
     pub(crate) conn: Connection,
     pub(crate) wakers: WakerSet,
-    /// The latest time that the engine was told; its time never runs backwards.
+    /// The latest time that the engine was given; its time never runs backwards.
     last: Instant,
-    /// When the timer wheel calls for this connection. The engine's own deadline may be later: it
-    /// moves with almost every ACK, and an early call is harmless.
+    /// The time at which the timer wheel calls this connection. The engine's own deadline may be
+    /// later: it moves with almost every ACK, and an early call is harmless.
     pub(crate) timer: Instant,
     pub(crate) stage: Stage,
     /// It has a place in its listener's Fast Open queue.
     early: bool,
-    /// The application does not want to read any more.
+    /// The application has shut the read side.
     read_shut: bool,
-    /// How often something woke a poller.
+    /// Numbers of events that wake a poller.
     edges: Edges,
-    /// It has left the connection table: CLOSED, or in TIME-WAIT, which the table of those keeps.
+    /// It has left the connection table: it is CLOSED, or in TIME-WAIT, which has its own table.
     gone: bool,
     /// It counts as an orphan.
     counted_orphan: bool,
-    /// The state that it is counted in; none while it is not in the table.
+    /// The state in which it is counted; `None` while it is not in the table.
     counted: Option<State>,
-    /// It waits to be settled at the end of the batch.
+    /// It will be settled at the end of the batch.
     touched: bool,
-    /// What the account of memory has it for, in bytes.
+    /// The bytes charged to the memory account for it.
     pub(crate) charged: u32,
-    /// Bytes of buffers that the application fills and has not handed over.
+    /// Bytes of buffers that the application fills and has not yet passed to `hand_over`.
     buffered: u32,
-    /// The round in which it entered the list of those who wait for memory.
+    /// The round in which it entered the list of connections that wait for memory.
     pub(crate) memory_ticket: u32,
-    /// What it has of its listener's budget.
+    /// Its share of its listener's budget.
     share: Option<BudgetShare>,
-    /// Its own budget of memory is nearly spent.
+    /// Its own memory budget is nearly spent.
     short_of_own: bool,
     /// IPv4 identification of the next packet.
     pub(crate) ident: u16,
-    /// The sequence number behind all that was sent, once something was.
+    /// The sequence number after all sent data, once something was sent.
     sent_to: Option<SeqNum>,
-    /// Its connection has taken the place of one that a panic left half changed, and is not settled
-    /// yet.
+    /// Its connection has replaced one that a panic left half changed, and is not settled yet.
     panicked: bool,
-    /// How often that has happened.
+    /// The number of such panics.
     panics: u8,
-    /// Whether its data comes by another queue.
+    /// Counts packets that arrive on another queue than its own.
     pub(crate) misses: QueueMisses,
-    /// Packets that wait for a thread that is blocked in a read.
+    /// Packets that wait for a thread blocked in a read.
     pub(crate) prequeue: Option<Box<Prequeue<Segment>>>,
 }
 
-/// Who holds a connection.
+/// The holder of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It belongs to a listener's SYN queue.
+    /// A listener's SYN queue holds it.
     HalfOpen,
-    /// It is in a listener's accept queue.
+    /// A listener's accept queue holds it.
     Queued,
     /// An application holds it.
     Owned,
-    /// No handle does any more.
+    /// No handle refers to it any more.
     Orphan,
 }
 
-/// What poll(2) tells of a socket.
+/// The readiness of a socket, as poll(2) reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
     /// A read would return at once (POLLIN).
     pub readable: bool,
     /// A write would return at once (POLLOUT).
     pub writable: bool,
-    /// The peer's stream has ended, or our read side is shut (POLLRDHUP).
+    /// The peer's stream has ended, or the local read side is shut (POLLRDHUP).
     pub read_closed: bool,
     /// Both directions have ended (POLLHUP).
     pub hung_up: bool,
@@ -171,11 +172,11 @@ pub struct Readiness {
     pub error: bool,
     /// The error queue holds a report (POLLERR).
     pub report: bool,
-    /// How often something woke a poller: an edge-triggered one compares.
+    /// Numbers of events so far that wake a poller. An edge-triggered poller compares them.
     pub edges: Edges,
 }
 
-/// How often something happened that wakes a poller.
+/// Numbers of events so far that wake a poller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
     /// Data arrived, or the stream ended (wakes waiters for POLLIN).
@@ -187,18 +188,19 @@ pub struct Edges {
 }
 
 impl Endpoint {
-    /// The interface that its packets leave by: one queue of a device.
+    /// The interface of its packets: one queue of a device.
     pub(crate) fn interface(&self) -> u8 {
         self.way.load(Ordering::Relaxed).to_ne_bytes()[0]
     }
 
-    /// The queue of that interface, which its timers and completions go to. It may change until the
-    /// socket is owned.
+    /// The queue of that interface, which handles its timers and completions. It may change until
+    /// the socket is owned.
     pub(crate) fn home(&self) -> u8 {
         self.way.load(Ordering::Relaxed).to_ne_bytes()[1]
     }
 
-    /// For the owner: its packets leave by `interface` from now on, one of the queue `home`.
+    /// Called by the owner: its packets leave by `interface` from now on, which belongs to queue
+    /// `home`.
     pub(crate) fn move_home(&self, interface: u8, home: u8) {
         self.way.store(way_bits(interface, home), Ordering::Relaxed);
     }
@@ -208,17 +210,17 @@ impl Endpoint {
         self.flow_label
     }
 
-    /// Bytes handed down and not completed.
+    /// Bytes passed down and not completed.
     pub(crate) fn below(&self) -> &BelowUs {
         &self.below
     }
 
-    /// What arrived while another thread worked on it.
+    /// Packets that arrived while another thread owned it.
     pub(crate) fn backlog(&self) -> &Backlog {
         &self.backlog
     }
 
-    /// Reports of the path that came while another thread worked on it.
+    /// Path reports that came while another thread owned it.
     pub(crate) fn path_reports(&self) -> &PendingReports {
         &self.path_reports
     }
@@ -228,7 +230,7 @@ impl Endpoint {
         &self.saved_syn
     }
 
-    /// What signs its segments.
+    /// The key that signs its segments.
     pub(crate) fn md5_key(&self) -> Option<&Md5Key> {
         self.md5_key.as_ref()
     }
@@ -247,14 +249,14 @@ impl Endpoint {
             last: Instant::ZERO,
             timer: Instant::FAR_FUTURE,
             stage,
-            // Only what opens by Fast Open is in the accept queue from the start.
+            // Only a connection opened by Fast Open is in the accept queue from the start.
             early: stage == Stage::Queued,
             read_shut: false,
             edges: Edges::default(),
             gone: false,
             counted_orphan: false,
             counted: None,
-            // The packet that made it is of a batch.
+            // The packet that created it belongs to a batch.
             touched: listener.is_some(),
             charged: 0,
             buffered: 0,
@@ -289,17 +291,17 @@ impl Endpoint {
         })
     }
 
-    /// Waits until this thread owns the socket. For applications only.
+    /// Waits until this thread owns the socket. For application threads only.
     pub(crate) fn own(&self) -> Owned<'_> {
         Owned::wait(self)
     }
 
-    /// Owns the socket unless somebody else does.
+    /// Owns the socket unless another thread does.
     pub(crate) fn try_own(&self) -> Option<Owned<'_>> {
         Owned::try_own(self)
     }
 
-    /// Leaves marks; returns the socket if its owner has released it meanwhile.
+    /// Sets flags for the owner; returns the socket if its owner has released it meanwhile.
     #[must_use]
     pub(crate) fn leave(&self, marks: u32) -> Option<Owned<'_>> {
         Owned::leave(self, marks)
@@ -308,8 +310,8 @@ impl Endpoint {
 
 /// A socket that this thread owns.
 ///
-/// Who works on the connection lets go with `Work::release`, which
-/// does what others have left. Who only looks may drop it; then the poller does that.
+/// A thread that works on the connection releases it with `Work::release`, which does the work that
+/// other threads have left. A read-only caller may drop it; the poller then does that work.
 pub(crate) type Owned<'a> = socket_lock::Owned<'a, Endpoint>;
 
 impl Place for Endpoint {
@@ -342,13 +344,13 @@ impl CompletionSink for Endpoint {
     }
 }
 
-/// What is remembered of a packet that goes down.
+/// A record of a packet that is passed down.
 pub(crate) struct Sent {
     pub(crate) kind: SendKind,
     pub(crate) seq: SeqNum,
     /// Bytes of data.
     pub(crate) len: usize,
-    /// One behind its last number, the SYN and the FIN counted.
+    /// The sequence number after its last one, counting SYN and FIN.
     pub(crate) end: SeqNum,
 }
 
@@ -379,14 +381,15 @@ impl SpaceWaiter for Endpoint {
 }
 
 impl Inner {
-    /// The engine is told `now`, or a later time that it was told before, which is returned.
+    /// Sets the engine's time to `now`, or keeps the latest earlier time if that is later. Returns
+    /// the time set.
     #[inline]
     pub(crate) fn advance(&mut self, now: Instant) -> Instant {
         self.last = self.last.max(now);
         self.last
     }
 
-    /// The latest time that the engine was told.
+    /// The latest time that the engine was given.
     pub(crate) fn last(&self) -> Instant {
         self.last
     }
@@ -396,28 +399,28 @@ impl Inner {
         self.early
     }
 
-    /// Its place in the Fast Open queue is given back.
+    /// Releases its place in the Fast Open queue.
     pub(crate) fn end_early(&mut self) {
         self.early = false;
     }
 
-    /// The application does not want to read any more.
+    /// Shuts the read side.
     pub(crate) fn shut_read(&mut self) {
         self.read_shut = true;
         self.conn.shutdown_read();
     }
 
-    /// Whether the application does not want to read any more.
+    /// Whether the application has shut the read side.
     pub(crate) fn is_read_shut(&self) -> bool {
         self.read_shut
     }
 
-    /// How often something woke a poller.
+    /// Numbers of events so far that wake a poller.
     pub(crate) fn edges(&self) -> Edges {
         self.edges
     }
 
-    /// It leaves the connection table.
+    /// Removes it from the connection table.
     pub(crate) fn leave_table(&mut self) {
         self.gone = true;
     }
@@ -427,8 +430,8 @@ impl Inner {
         self.gone
     }
 
-    /// What more its queues may bind, of the `room` that the stack has: no more than the budget of
-    /// its listener and its own leave.
+    /// The memory by which its queues may grow: the stack's `room`, limited by its listener's
+    /// budget and its own.
     #[inline]
     pub(crate) fn bound_room(&self, room: MemoryRoom) -> MemoryRoom {
         let within = |room: MemoryRoom, bound: MemoryRoom| MemoryRoom {
@@ -445,8 +448,8 @@ impl Inner {
         room
     }
 
-    /// Its queues bind `held` bytes. Returns whether memory has become short by that, for its
-    /// listener or for itself.
+    /// Charges `held` bytes of its queues to the budgets. Returns whether that has made memory
+    /// short, for its listener or for itself.
     #[inline]
     pub(crate) fn charge_budgets(&mut self, held: usize) -> bool {
         let of_listener = self.share.as_mut().is_some_and(|share| share.charge(held));
@@ -456,22 +459,23 @@ impl Inner {
         of_listener || (short && !before)
     }
 
-    /// Whether memory is short because of a budget of its listener or its own.
+    /// Whether memory is short because of its listener's budget or its own.
     pub(crate) fn is_short_of_budget(&self) -> bool {
         self.short_of_own || self.share.as_ref().is_some_and(BudgetShare::is_pressed)
     }
 
-    /// Has it asked again when there is memory in the account that bounds it: that of the stack,
-    /// with the limits `tcp_mem`, or its listener's. An account that has more for it than another
-    /// is not waited for: each release there would ask in vain. Its own budget is no account; what
-    /// it gives back itself settles it.
+    /// Registers it to be called again when the account that limits it has memory: the stack's,
+    /// with the limits `tcp_mem`, or its listener's. It does not wait for an account that has more
+    /// memory for it than the other, since each release there would call it in vain. Its own budget
+    /// is not an account; the memory that it frees itself settles it.
     pub(crate) fn wait_for_memory(
         &mut self,
         id: ConnectionId,
         stack: &MemoryAccount,
         tcp_mem: &[u64; 3],
     ) {
-        // Each is read once: other threads change them, and one of them must be the least.
+        // Each is read once: other threads change them, and one of the values read must be the
+        // least.
         let of_stack = stack.room(tcp_mem, self.charged).bytes;
         let of_listener = self.share.as_ref().and_then(BudgetShare::room).map(|room| room.bytes);
         let own = self.conn.options().memory_budget;
@@ -487,12 +491,12 @@ impl Inner {
         }
     }
 
-    /// The application fills a buffer of `bytes`.
+    /// The application begins to fill a buffer of `bytes`.
     pub(crate) fn begin_buffer(&mut self, bytes: usize) {
         self.buffered = self.buffered.saturating_add(bytes as u32);
     }
 
-    /// The application has handed over a buffer of `bytes`.
+    /// The application has passed a buffer of `bytes` to `hand_over`.
     pub(crate) fn end_buffer(&mut self, bytes: usize) {
         self.buffered = self.buffered.saturating_sub(bytes as u32);
     }
@@ -502,81 +506,81 @@ impl Inner {
         self.buffered as usize
     }
 
-    /// Its place in the budget of its listener is given back.
+    /// Releases its place in its listener's budget.
     pub(crate) fn leave_budget(&mut self) {
         if let Some(share) = &mut self.share {
             share.leave();
         }
     }
 
-    /// It counts as an orphan from now on.
+    /// Counts it as an orphan from now on.
     pub(crate) fn count_orphan(&mut self) {
         self.counted_orphan = true;
     }
 
-    /// Whether it has counted as an orphan, which ends here.
+    /// Ends its count as an orphan. Returns whether it was counted.
     pub(crate) fn uncount_orphan(&mut self) -> bool {
         std::mem::take(&mut self.counted_orphan)
     }
 
-    /// The state that it is counted in.
+    /// The state in which it is counted.
     pub(crate) fn counted(&self) -> Option<State> {
         self.counted
     }
 
-    /// It is counted in `state` from now on. Returns where it was.
+    /// Counts it in `state` from now on. Returns the previous state.
     pub(crate) fn count_in(&mut self, state: Option<State>) -> Option<State> {
         std::mem::replace(&mut self.counted, state)
     }
 
-    /// It waits to be settled at the end of the batch. Returns whether it did not before.
+    /// Flags it to be settled at the end of the batch. Returns whether it was not flagged before.
     pub(crate) fn touch(&mut self) -> bool {
         !std::mem::replace(&mut self.touched, true)
     }
 
-    /// Whether it waits to be settled at the end of the batch.
+    /// Whether it will be settled at the end of the batch.
     pub(crate) fn is_touched(&self) -> bool {
         self.touched
     }
 
-    /// It is about to be settled.
+    /// Clears the flag before it is settled.
     pub(crate) fn untouch(&mut self) {
         self.touched = false;
     }
 
-    /// The sequence number behind all that was sent, once something was.
+    /// The sequence number after all sent data, once something was sent.
     pub(crate) fn sent_to(&self) -> Option<SeqNum> {
         self.sent_to
     }
 
-    /// Puts the connection `ended` in the place of one that a panic left half changed.
+    /// Replaces a connection that a panic left half changed by the connection `ended`.
     pub(crate) fn replace(&mut self, ended: Connection) -> Connection {
         self.panicked = true;
         self.panics = self.panics.saturating_add(1);
         if self.panics > MOST_PANICS {
-            // Not even its removal works. It stays where it is, and nobody touches it any more.
+            // Even its removal panics. It stays in the table, and no thread uses it any more.
             self.gone = true;
         }
         std::mem::replace(&mut self.conn, ended)
     }
 
-    /// Whether its connection has replaced another since the last call.
+    /// Whether its connection was replaced since the last call.
     pub(crate) fn take_panicked(&mut self) -> bool {
         std::mem::take(&mut self.panicked)
     }
 
-    /// How often a panic has left its connection half changed.
+    /// The number of panics that have left its connection half changed.
     pub(crate) fn panics(&self) -> u8 {
         self.panics
     }
 
-    /// Notes how far the stream that was sent reaches.
+    /// Records the end of the sent stream.
     #[inline]
     pub(crate) fn note_sent(&mut self, end: SeqNum) {
         self.sent_to = Some(self.sent_to.map_or(end, |before| before.max(end)));
     }
 
-    /// Counts what wakes a poller.
+    /// Counts the events that wake a poller.
     #[inline]
     pub(crate) fn note_edge(&mut self, events: Events) {
         let any = |of: &[Events]| u32::from(of.iter().any(|&event| events.contains(event)));
@@ -633,10 +637,10 @@ impl Inner {
     }
 }
 
-/// Panics of one connection after which nobody touches it any more.
+/// After this many panics of one connection no thread uses it any more.
 pub(crate) const MOST_PANICS: u8 = 4;
 
-/// Where tests have the stack panic.
+/// The point at which a test makes the stack panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Site {
     Segment,
@@ -646,9 +650,9 @@ pub(crate) enum Site {
     Write,
     Read,
     Look,
-    /// Whenever it is settled.
+    /// Each time that it is settled.
     #[cfg_attr(not(test), allow(dead_code, reason = "only tests set it"))]
     EverySettle,
-    /// In the middle of the removal from the tables.
+    /// During the removal from the tables.
     Remove,
 }

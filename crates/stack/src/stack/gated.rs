@@ -1,21 +1,22 @@
-//! Listeners for any address, and listeners that ask before they answer.
+//! Listeners for any address, and listeners that wait for a decision before they answer.
 //!
 //! # Theory of operation
 //!
-//! A listener for any address takes connections to addresses that are not ours. The first one makes
-//! the stack take packets to any address of one host, on all interfaces and as long as it lives;
-//! what is for nobody is answered from that address, with a reset or an ICMP error, as a host there
-//! would. Answers leave by the routes; where none leads, by the first interface.
+//! A listener for any address accepts connections to addresses that are not the stack's own. The
+//! first such listener makes the stack accept packets to any address of one host, on all
+//! interfaces, for its lifetime. Packets that no socket accepts are answered from their own
+//! destination address with a reset or an ICMP error, as a host there would. Answers follow the
+//! routes; without a route they leave by the first interface.
 //!
-//! A gated listener holds a SYN back (`sockets/gate.rs`) and hands it out as an [`Incoming`]. What
-//! the application says is done on its own thread: a connection is made as by any SYN, but it
-//! belongs to the application from the start, or the SYN is refused. The time that it waited is in
-//! no measurement: that begins when the SYN-ACK leaves.
+//! A gated listener holds a SYN (`sockets/gate.rs`) and returns it to the application as an
+//! [`Incoming`]. The application's decision is carried out on its own thread. On acceptance a
+//! connection is created as for any SYN, but it belongs to the application from the start. The
+//! waiting time is part of no RTT measurement, which begins when the SYN-ACK leaves.
 //!
-//! With `verify_source` SYNs are answered with cookies. What a cookie opens is a connection like
-//! any other, which waits in the accept queue; its peer may send already. It is the application's
-//! when it is accepted, and stays the listener's until then, also while an `Incoming` stands for
-//! it. It counts at the gate like a SYN that waits.
+//! With `verify_source` SYNs are answered with cookies. A returned cookie opens an ordinary
+//! connection, which waits in the accept queue; its peer may send already. It belongs to the
+//! listener until the application accepts it, also while an `Incoming` represents it. It counts at
+//! the gate like a SYN that waits.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -47,23 +48,23 @@ use crate::stack::work::Work;
 use crate::sync::socket_lock::REFUSED;
 use crate::zone;
 
-/// What a listener listens on.
+/// The address and port of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenOn {
-    /// A local address, or the unspecified one, and a port; port 0 takes a free one.
+    /// A local address, or the unspecified one, and a port; port 0 selects a free one.
     Address(SocketAddr),
-    /// Any address, ours or not, and this port.
+    /// Any address, local or not, and this port.
     AnyAddress(u16),
     /// Any address and any port that no other listener has.
     Everything,
 }
 
-/// What an attempt to connect asks for: the options of its SYN.
+/// The options of an attempt's SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SynOptions {
-    /// The longest segment that the peer takes, in bytes.
+    /// The longest segment that the peer accepts, in bytes.
     pub mss: Option<u16>,
     /// The shift of the peer's windows.
     pub window_scale: Option<u8>,
@@ -71,27 +72,27 @@ pub struct SynOptions {
     pub sack: bool,
     /// Timestamps.
     pub timestamps: bool,
-    /// A Fast Open cookie, or the wish for one.
+    /// A Fast Open cookie, or a request for one.
     pub fast_open: bool,
     /// Bytes of data that came with the SYN.
     pub data: usize,
 }
 
-/// How an attempt is refused.
+/// The refusal of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reject {
-    /// By a reset: no socket listens there (`ECONNREFUSED` at the peer).
+    /// A reset: no socket listens there (`ECONNREFUSED` at the peer).
     Rst,
-    /// By an ICMP error of this kind. Where the source was verified it is a reset all the same,
-    /// since the peer takes the connection for open.
+    /// An ICMP error of this kind. If the source was verified a reset is sent instead, since the
+    /// peer regards the connection as open.
     Icmp(Unreachable),
 }
 
 impl Reject {
-    /// How a proxy refuses what it could not reach, so that the peer sees the kind of error that it
-    /// would have seen without a proxy: a reset if the upstream refused the connection, and
-    /// otherwise that the network or the host cannot be reached, or that it is prohibited.
+    /// The refusal by which a proxy reports a failed upstream connection, so that the peer sees the
+    /// same kind of error as without a proxy. It is a reset if the upstream refused the connection,
+    /// and otherwise an ICMP error: the network or host is unreachable, or access is prohibited.
     ///
     /// ```
     /// use std::io::{Error, ErrorKind};
@@ -111,7 +112,7 @@ impl Reject {
     }
 }
 
-/// What an ICMP error says is unreachable.
+/// The kind of an ICMP destination unreachable error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unreachable {
@@ -121,7 +122,7 @@ pub enum Unreachable {
     Host,
     /// The port (`ECONNREFUSED`).
     Port,
-    /// It is prohibited (`EHOSTUNREACH` for IPv4, `EACCES` for IPv6).
+    /// Communication is prohibited (`EHOSTUNREACH` for IPv4, `EACCES` for IPv6).
     Prohibited,
 }
 
@@ -152,26 +153,26 @@ pub struct Incoming {
     stack: Arc<Stack>,
     listener: Arc<ListenerInner>,
     what: What,
-    /// The latest time that the application has told.
+    /// The latest time that the application has passed.
     now: Instant,
 }
 
 enum What {
     Syn(Arc<Attempt>),
-    /// The source was verified: the connection is there.
+    /// The source was verified: the connection exists.
     Open(Arc<TcpSocket>, Arc<Endpoint>, Arc<Attempt>),
-    /// It was decided.
+    /// The application has decided.
     Decided,
 }
 
 impl Incoming {
-    /// The peer that wants to connect.
+    /// The peer's address and port.
     pub fn peer(&self) -> SocketAddr {
         self.key()
             .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.remote_addr())
     }
 
-    /// To where: the local address of the connection that it may become.
+    /// The destination: the local address of the connection, if it is accepted.
     pub fn destination(&self) -> SocketAddr {
         self.key()
             .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.local_addr())
@@ -185,7 +186,7 @@ impl Incoming {
         }
     }
 
-    /// What the SYN asked for. If the source was verified, the SYN was not kept: all fields have
+    /// The options of the SYN. If the source was verified, the SYN was not kept: all fields have
     /// their defaults.
     pub fn options(&self) -> SynOptions {
         match &self.what {
@@ -194,7 +195,7 @@ impl Incoming {
         }
     }
 
-    /// Why the attempt has ended by itself, if it has.
+    /// The reason why the attempt has ended by itself, if it has.
     pub fn cancelled(&self) -> Option<Cancelled> {
         let ended = match &self.what {
             What::Syn(attempt) => attempt.cancelled(),
@@ -206,8 +207,8 @@ impl Incoming {
         ended.or(self.stack.error().is_some().then_some(Cancelled::Closed))
     }
 
-    /// Whether the attempt has ended by itself. If it has not, `waker` is woken when it may have,
-    /// under `key` next to others; without a key only the latest waker is kept.
+    /// Whether the attempt has ended by itself. If not, `waker` fires when it may have. With a key
+    /// several wakers may wait; without one only the latest is kept.
     pub fn poll_cancelled(&self, key: Option<WaitKey>, waker: &Waker) -> Poll<Cancelled> {
         let ended = match &self.what {
             What::Syn(attempt) => {
@@ -225,7 +226,7 @@ impl Incoming {
         ended.or(closed).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Takes the waker out that waits under `key`.
+    /// Removes the waker that waits under `key`.
     pub fn cancel_wait(&self, key: WaitKey) {
         match &self.what {
             What::Syn(attempt) => self.stack.discard(attempt.cancel_wait(key)),
@@ -234,12 +235,12 @@ impl Incoming {
         }
     }
 
-    /// Answers the SYN. The socket is returned at once, and its handshake goes on:
-    /// [`TcpSocket::poll_connected`] tells when it is over. A socket whose SYN brought data with a
-    /// valid Fast Open cookie can be read and written at once.
+    /// Answers the SYN. Returns the socket at once; [`TcpSocket::poll_connected`] reports the end
+    /// of its handshake. A socket whose SYN brought data with a valid Fast Open cookie can be read
+    /// and written at once.
     ///
     /// # Errors
-    /// If the attempt has ended by itself, or there is no place for another connection.
+    /// If the attempt has ended by itself, or there is no room for another connection.
     pub fn accept(mut self, now: Instant) -> Result<Arc<TcpSocket>, SocketError> {
         self.tell("accept");
         match std::mem::replace(&mut self.what, What::Decided) {
@@ -248,8 +249,8 @@ impl Incoming {
                 match self.stack.take_open(now, &self.listener, (&endpoint, &attempt)) {
                     Ok(()) => Ok(socket),
                     Err(why) => {
-                        // Its time may be over and its reset not sent yet. A socket that is dropped
-                        // would say by a FIN that all is well.
+                        // Its time may be over and its reset not sent yet. Dropping the socket
+                        // would send a FIN, as if all was well.
                         socket.abort(now);
                         Err(refusal_of(why))
                     }
@@ -259,13 +260,13 @@ impl Incoming {
         }
     }
 
-    /// Refuses the attempt, and says so to the peer.
+    /// Refuses the attempt and notifies the peer.
     pub fn reject(mut self, now: Instant, how: Reject) {
         self.refuse(now, how);
     }
 
-    /// Forgets the attempt. The peer gets no answer; if it sends its SYN again, that is a new
-    /// attempt. Where the source was verified, so is whatever it sends next.
+    /// Drops the attempt without an answer. If the peer retransmits its SYN, that is a new attempt.
+    /// If the source was verified, any later packet of the peer is one.
     pub fn ignore(mut self, now: Instant) {
         self.tell("ignore");
         match std::mem::replace(&mut self.what, What::Decided) {
@@ -278,7 +279,7 @@ impl Incoming {
         }
     }
 
-    /// Tells what the application has decided.
+    /// Records the application's decision as an event.
     fn tell(&self, decision: &'static str) {
         let Some(key) = self.key() else { return };
         let (peer, local) = (key.remote_addr(), key.local_addr());
@@ -313,7 +314,7 @@ impl std::fmt::Debug for Incoming {
     }
 }
 
-/// Why a connection that waits at a gate has ended, if it has.
+/// The reason why a connection that waits at a gate has ended, if it has.
 fn why_ended(inner: &mut Inner) -> Option<Cancelled> {
     if inner.conn.state() != State::Closed {
         return None;
@@ -326,7 +327,7 @@ fn why_ended(inner: &mut Inner) -> Option<Cancelled> {
     })
 }
 
-/// What accepting an attempt fails with that has ended by itself.
+/// The error of accepting an attempt that has ended by itself.
 fn refusal_of(why: Cancelled) -> SocketError {
     SocketError::Connection(match why {
         Cancelled::Reset | Cancelled::NewAttempt => ConnectionError::Reset,
@@ -349,10 +350,10 @@ fn syn_options(syn: &Segment) -> SynOptions {
 }
 
 impl Listener {
-    /// For a gated listener: takes the next attempt, if one waits.
+    /// Takes the next waiting attempt of a gated listener, if there is one.
     ///
     /// # Errors
-    /// If the listener was closed or the stack has come to its end.
+    /// If the listener was closed or the stack has ended.
     pub fn take_incoming(&self, now: Instant) -> Result<Option<Incoming>, SocketError> {
         let (stack, listener) = (self.stack(), self.inner_arc());
         let mut work = Work::begin(stack, now);
@@ -368,7 +369,7 @@ impl Listener {
         Ok(Some(Incoming { stack: stack.clone(), listener: listener.clone(), what, now }))
     }
 
-    /// Takes the next connection whose source was verified and that still waits.
+    /// Takes the next waiting connection whose source was verified.
     fn take_verified(&self, now: Instant) -> Result<Option<What>, SocketError> {
         let stack = self.stack();
         while let Some(endpoint) = self.take_queued(now)? {
@@ -382,7 +383,7 @@ impl Listener {
             match attempt {
                 Some(attempt) => return Ok(Some(What::Open(socket, endpoint, attempt))),
                 None => {
-                    // It has ended while it was in the queue.
+                    // It ended while it was in the queue.
                     stack.adopt(&endpoint);
                     socket.abort(now);
                 }
@@ -391,7 +392,8 @@ impl Listener {
         Ok(None)
     }
 
-    /// Attempts that wait for a decision, those included that were handed out already.
+    /// Number of attempts that wait for a decision, including those already returned to the
+    /// application.
     pub fn waiting(&self) -> usize {
         let mut wakers = Default::default();
         self.inner_arc().at_gate(&mut wakers, |gate, _| gate.len()).unwrap_or(0)
@@ -399,18 +401,18 @@ impl Listener {
 }
 
 impl Stack {
-    /// From now on, packets to any address of one host are for this stack, on all interfaces and as
-    /// long as it lives: connections may be opened from any address, listeners may be bound to any,
-    /// and packets that no socket accepts are answered from their own destination address. Where no
-    /// route leads, packets leave by the first interface.
+    /// From now on, and for its lifetime, the stack accepts packets to any address of one host on
+    /// all interfaces. Connections may be opened from any address, listeners may be bound to any,
+    /// and packets that no socket accepts are answered from their own destination address. Without
+    /// a route, packets leave by the first interface.
     pub fn take_any_address(&self) {
         self.interfaces.routes().take_any_address();
     }
 
     /// Begins to listen as [`listen`](Self::listen), also on any address at all, which includes
-    /// [`take_any_address`](Self::take_any_address). The local address of a connection is what the
-    /// peer wanted. With a gate, SYNs are not answered before
-    /// [`take_incoming`](Listener::take_incoming) has handed them out and they were accepted.
+    /// [`take_any_address`](Self::take_any_address). A connection's local address is the address
+    /// that the peer connected to. With a gate, a SYN is not answered until
+    /// [`take_incoming`](Listener::take_incoming) has returned it and it was accepted.
     ///
     /// # Errors
     /// As [`listen`](Self::listen); also if the gate admits no connection.
@@ -424,11 +426,11 @@ impl Stack {
         self.listen_with(on, ListenConfig { backlog, options, gate, ..ListenConfig::default() })
     }
 
-    /// Begins to listen where `on` says, as `config` says.
+    /// Begins to listen on `on`, as `config` says.
     ///
     /// # Errors
     /// As [`listen`](Self::listen); also if the configuration admits no connection; the text names
-    /// the field. An address that another listener has is taken unless both share their port.
+    /// the field. An address that another listener has is in use unless both share their port.
     pub fn listen_with(
         self: &Arc<Stack>,
         on: ListenOn,
@@ -456,7 +458,7 @@ impl Stack {
         Ok(listener)
     }
 
-    /// A SYN for a gated listener. Returns it if it is to be answered with a reset.
+    /// Passes a SYN to a gated listener. Returns it if it must be answered with a reset.
     pub(crate) fn to_gate(
         &self,
         work: &mut Work<'_>,
@@ -488,20 +490,20 @@ impl Stack {
         None
     }
 
-    /// An attempt that came by the queue `home` waits until then.
+    /// Records that an attempt that came by the queue `home` waits until then.
     fn note_gate_end(&self, home: u8, until: Instant) {
         self.tables.listeners().gate_ends_at(until);
         if home != 0 {
-            // The first queue looks after these. It may sleep without regard to an earlier
-            // time that was known, if nothing waited then.
+            // The first queue handles these. It may sleep past an earlier known time, if nothing
+            // waited then.
             self.pollers.queue(0).waiter().kick_before(until);
         }
     }
 
-    /// A cookie has come back to a gate that verifies its peers: takes a place for the connection.
+    /// Takes a place for the connection of a cookie that was returned to a gate with verification.
     ///
     /// # Errors
-    /// If there is none; the budget that was spent, if it was one.
+    /// If there is no place; the spent budget, if that was the reason.
     pub(crate) fn verified(
         &self,
         work: &mut Work<'_>,
@@ -522,7 +524,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Ends the attempts whose time is over. The connections of peers that were verified are reset.
+    /// Ends the attempts whose time is over. Connections of verified peers are reset.
     pub(crate) fn expire_gates(&self, work: &mut Work<'_>) {
         let timed_out = self.tables.listeners().expire_gates(work.now, work.wakers());
         for (listener, flows) in timed_out {
@@ -533,8 +535,8 @@ impl Stack {
         }
     }
 
-    /// The application has decided on a connection whose source was verified, which is its own from
-    /// here on.
+    /// Takes the connection of a verified source on which the application has decided. It belongs
+    /// to the application from here on.
     ///
     /// # Errors
     /// If the attempt has ended by itself.
@@ -555,7 +557,7 @@ impl Stack {
         Err(ended.unwrap_or(Cancelled::Closed))
     }
 
-    /// Takes an attempt out of its gate. Returns its SYN if it still waited.
+    /// Takes an attempt out of its gate. Returns its SYN if the attempt still waited.
     fn decide(
         &self,
         now: Instant,
@@ -569,7 +571,7 @@ impl Stack {
         syn.ok_or_else(|| attempt.cancelled().unwrap_or(Cancelled::Closed))
     }
 
-    /// Opens the connection that an attempt asks for.
+    /// Opens the connection of an attempt.
     fn open_attempt(
         self: &Arc<Stack>,
         now: Instant,
@@ -585,7 +587,7 @@ impl Stack {
         let endpoint = match opened {
             Ok(endpoint) => endpoint,
             Err(error) => {
-                // The peer must not wait for an answer that does not come.
+                // Sent so that the peer does not wait for an answer that never comes.
                 self.send_refusal(&mut work, listener, attempt.key(), &syn, Reject::Rst);
                 work.tcp().bump(Counter::ListenDrops);
                 work.finish();
@@ -601,7 +603,8 @@ impl Stack {
         self.adopt(&endpoint);
         let way = endpoint.interface();
         let socket = TcpSocket::new(self.clone(), endpoint);
-        // A device that went away meanwhile may have told the others before this one was there.
+        // A device that failed meanwhile may have notified the other connections before this one
+        // existed.
         let up = self.check_up().and_then(|()| self.check_way(way));
         up.inspect_err(|_| socket.abort(now))?;
         Ok(socket)
@@ -648,7 +651,7 @@ impl Stack {
         work.finish();
     }
 
-    /// Tells a peer that its SYN is refused.
+    /// Notifies a peer that its SYN is refused.
     fn send_refusal(
         &self,
         work: &mut Work<'_>,
@@ -687,7 +690,7 @@ impl Stack {
         ended
     }
 
-    /// Takes a connection out of the tables; the peer gets no answer.
+    /// Removes a connection from the tables; the peer gets no answer.
     fn forget(&self, now: Instant, socket: &TcpSocket, endpoint: &Arc<Endpoint>) {
         let end = PathEvent::HardError(ConnectionError::Aborted);
         self.work_on(now, endpoint, |inner, cx| {
@@ -698,7 +701,7 @@ impl Stack {
 }
 
 impl Work<'_> {
-    /// Sends an ICMP error that quotes a SYN, whose headers are written again: a peer looks at
+    /// Sends an ICMP error that quotes a SYN. The headers of the SYN are rebuilt: a peer reads
     /// addresses, ports and the sequence number.
     fn send_syn_error(&mut self, key: &FlowKey, syn: &Segment, kind: Unreachable) {
         let theirs = IpParams {

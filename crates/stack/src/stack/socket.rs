@@ -1,4 +1,4 @@
-//! A TCP socket as the layer above sees it.
+//! TCP sockets, the interface to the layer above.
 
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::stack::Stack;
 
 /// A TCP connection that an application holds. No call blocks.
 ///
-/// Readiness: call one of the `poll_*` methods with a waker. It either says "ready" at once or has
-/// registered the waker and looked again while it held the lock, so that no wake-up is lost. A
-/// waker fires once; it may fire although nothing is ready. For each direction only the waker of
-/// the latest call is kept. Several waiters for one direction use the `wait_*` methods, each with a
+/// Readiness: call one of the `poll_*` methods with a waker. It either returns "ready" at once, or
+/// has registered the waker and checked again under the lock, so no wake-up is lost. A waker fires
+/// once; it may fire although nothing is ready. For each direction only the waker of the latest
+/// call is kept. For several waiters in one direction use the `wait_*` methods, each with a
 /// [`WaitKey`].
 ///
-/// Dropping the socket closes it: the connection lives on in the stack until all data and the FIN
-/// are acknowledged. Dropping uses the latest time that the stack was notified; call
-/// [`close`](Self::close) before where the exact time matters.
+/// Dropping the socket closes it: the connection stays in the stack until all data and the FIN are
+/// acknowledged. Dropping uses the latest time that the stack was given. Where the exact time
+/// matters, call [`close`](Self::close) first.
 pub struct TcpSocket {
     stack: Arc<Stack>,
     endpoint: Arc<Endpoint>,
@@ -37,13 +37,13 @@ impl TcpSocket {
         Arc::new(TcpSocket { stack, endpoint })
     }
 
-    /// Owns the connection, and looks at it. After a panic `look` is called again, with what has
-    /// taken the place of the connection.
+    /// Owns the connection and runs `look` on it. After a panic `look` is called again, with the
+    /// connection that has replaced the broken one.
     fn look<T>(&self, look: impl FnMut(&mut Inner) -> T) -> T {
         self.stack.look_at(&self.endpoint, look)
     }
 
-    /// A call that would block fails when the stack has ended.
+    /// After the end of the stack, a call that would block fails instead.
     fn known<T>(&self, result: Result<T, SocketError>) -> Result<T, SocketError> {
         match result {
             Err(SocketError::WouldBlock) => Err(self.stack.would_block()),
@@ -51,27 +51,28 @@ impl TcpSocket {
         }
     }
 
-    /// The queue of the stack that works for it (see [`Stack::poll_queue`]). It changes if the
-    /// connection's data goes on to come by another.
+    /// The queue of the stack that works for the socket (see [`Stack::poll_queue`]). It changes if
+    /// the connection's data keeps arriving on another queue.
     pub fn queue(&self) -> usize {
         usize::from(self.endpoint.home())
     }
 
-    /// Hands over bytes to be sent and returns how many were taken (perhaps fewer than given).
+    /// Writes bytes and returns how many were taken (perhaps fewer than given).
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] if there is no space; others if the connection is not there.
+    /// [`SocketError::WouldBlock`] if there is no space; other errors if the connection is not
+    /// open.
     pub fn write(&self, now: Instant, data: &[u8]) -> Result<usize, SocketError> {
         self.known(self.stack.write_on(now, &self.endpoint, |inner, cx| {
             self.write_or_open(inner, cx, &[data], WriteFlags::default())
         }))
     }
 
-    /// Hands over all of `data` behind what automatic corking holds. Returns `false`, and has done
-    /// nothing, unless that is all there is to do: then [`write`](Self::write) is the call to make.
-    /// It needs no time, wakes no thread and sends nothing, so that many small writes cost little.
+    /// Appends all of `data` to the bytes that automatic corking holds. Returns `false` without an
+    /// effect unless no other work is needed; the caller then calls [`write`](Self::write). Needs
+    /// no time, wakes no thread and sends nothing, so many small writes are cheap.
     pub fn write_corked(&self, data: &[u8]) -> bool {
-        // Asked first without the lock, for those that need it for the other call.
+        // Checked first without the lock, for callers that will need the lock for the other call.
         if self.stack.policies.memory().is_pressed() || !self.endpoint.below().will_complete() {
             return false;
         }
@@ -82,7 +83,7 @@ impl TcpSocket {
         })
     }
 
-    /// Hands over bytes of which the last is urgent (MSG_OOB).
+    /// Writes bytes of which the last is urgent (MSG_OOB).
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -94,7 +95,7 @@ impl TcpSocket {
     }
 
     /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that
-    /// are one write together.
+    /// together make one write.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -124,7 +125,7 @@ impl TcpSocket {
     ) -> Result<usize, SocketError> {
         self.known(self.stack.write_on(now, &self.endpoint, |inner, cx| {
             if inner.conn.is_deferred() {
-                // What a SYN carries is copied.
+                // Bytes that a SYN carries are copied.
                 let bytes: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
                 return self.stack.write_first(&self.endpoint.key, inner, cx, &bytes);
             }
@@ -133,10 +134,10 @@ impl TcpSocket {
     }
 
     /// A buffer of `bytes` of the stack's memory, one of
-    /// [`CLASS_SIZES`](plimsoll_buf::CLASS_SIZES), for bytes that are written but not to be handed
-    /// over yet; it counts in `tcp_mem` from now on. `None` if there is no space, memory is short,
-    /// a budget leaves less, or the connection is not open: then [`write`](Self::write) knows what
-    /// to do. All that is put into it must come back by [`hand_over`](Self::hand_over).
+    /// [`CLASS_SIZES`](plimsoll_buf::CLASS_SIZES), for bytes that are written but must not be sent
+    /// yet. It counts in `tcp_mem` from now on. `None` if there is no space, memory is short, a
+    /// budget leaves less, or the connection is not open: then call [`write`](Self::write). All
+    /// bytes put into the buffer must be passed to [`hand_over`](Self::hand_over).
     pub fn begin_buffer(&self, now: Instant, bytes: usize) -> Option<ChunkWriter> {
         if self.stack.policies.memory().is_pressed() {
             return None;
@@ -144,13 +145,13 @@ impl TcpSocket {
         self.stack.begin_buffer(now, &self.endpoint, bytes)
     }
 
-    /// Hands over what was put into a buffer ([`begin_buffer`](Self::begin_buffer)) of `size`
-    /// bytes, which ends. All is taken, also if there is no space any more: the send buffer is
-    /// exceeded by what is in such buffers at most. `placed` is called when the bytes are queued or
-    /// gone, before any thread is woken.
+    /// Queues the contents of a buffer of `size` bytes from [`begin_buffer`](Self::begin_buffer),
+    /// and ends the buffer. All bytes are taken, also without space: the send buffer can be
+    /// exceeded by at most the contents of such buffers. `placed` is called when the bytes are
+    /// queued or lost, before any thread is woken.
     ///
     /// # Errors
-    /// If the connection is not there; then the bytes are gone.
+    /// If the connection is not open; then the bytes are lost.
     pub fn hand_over(
         &self,
         now: Instant,
@@ -184,11 +185,12 @@ impl TcpSocket {
         inner.conn.write_with(cx, parts, flags).map_err(write_error)
     }
 
-    /// Lets go what a cork, Nagle's rule or a write with MSG_MORE holds. The options stay.
+    /// Sends the bytes that a cork, Nagle's algorithm or a write with MSG_MORE holds back. The
+    /// options stay.
     pub fn push(&self, now: Instant) {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
             let nodelay = inner.conn.options().nodelay;
-            // As on Linux, setting TCP_NODELAY pushes what waits, a cork or not.
+            // As on Linux, setting TCP_NODELAY pushes the waiting bytes, also with a cork.
             inner.conn.set_option(cx, SetOption::NoDelay(true));
             if !nodelay {
                 inner.conn.set_option(cx, SetOption::NoDelay(false));
@@ -196,39 +198,40 @@ impl TcpSocket {
         });
     }
 
-    /// Whether it was opened by a Fast Open and can be used, although its handshake goes on.
+    /// Whether it was opened by a Fast Open and can be used before its handshake is complete.
     pub fn is_early(&self) -> bool {
         self.look(|inner| inner.is_early())
     }
 
     /// Whether the SYN waits for the first write (`TCP_FASTOPEN_CONNECT`): connect has returned 0,
-    /// and the socket is writable. That write takes what fits into the SYN, or fails with
-    /// [`SocketError::InProgress`] if nothing does.
+    /// and the socket is writable. That write takes the bytes that fit into the SYN, or fails with
+    /// [`SocketError::InProgress`] if none does.
     pub fn is_connect_deferred(&self) -> bool {
         self.look(|inner| inner.conn.is_deferred())
     }
 
-    /// A writer sleeps until the connection is there and has more to write: the ACK that ends the
-    /// handshake then waits for that data, as on Linux.
+    /// Sets whether a writer with more data sleeps until the connection is open. The ACK that
+    /// completes the handshake then waits for that data, as on Linux.
     pub fn set_write_pending(&self, pending: bool) {
         self.look(|inner| inner.conn.set_write_pending(pending));
     }
 
-    /// The data that the SYN carries was a write with MSG_ZEROCOPY. To be called right after it was
-    /// taken.
+    /// Records that the data in the SYN was a write with MSG_ZEROCOPY. Must be called right after
+    /// that write.
     pub fn report_syn_data(&self) {
         self.look(|inner| inner.conn.report_syn_data());
     }
 
-    /// The oldest report of the error queue, if one waits (MSG_ERRQUEUE).
+    /// The oldest report of the error queue, if there is one (MSG_ERRQUEUE).
     pub fn take_report(&self) -> Option<ErrorReport> {
         self.look(|inner| inner.conn.take_report())
     }
 
-    /// Reads bytes in order and returns how many; 0 is the end of the stream (or an empty `buf`).
+    /// Reads bytes in order and returns their number; 0 is the end of the stream (or an empty
+    /// `buf`).
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] if there are none; others if the connection is not there.
+    /// [`SocketError::WouldBlock`] if there are none; other errors if the connection is not open.
     pub fn read(&self, now: Instant, buf: &mut [u8]) -> Result<usize, SocketError> {
         match self.stack.read_on(now, &self.endpoint, buf) {
             Ok(count) => Ok(count),
@@ -236,8 +239,8 @@ impl TcpSocket {
         }
     }
 
-    /// As [`read`](Self::read), but without a copy: hands out what the receive queue holds, `max`
-    /// bytes of it and a few ranges at most. An empty list is the end of the stream.
+    /// As [`read`](Self::read), but without a copy: returns parts of the receive queue, at most
+    /// `max` bytes and a few ranges. An empty list is the end of the stream.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -251,7 +254,7 @@ impl TcpSocket {
         }
     }
 
-    /// Like [`read`](Self::read), but leaves the bytes where they are (MSG_PEEK).
+    /// As [`read`](Self::read), but leaves the bytes in the queue (MSG_PEEK).
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -267,7 +270,7 @@ impl TcpSocket {
         self.look(|inner| inner.conn.read_urgent())
     }
 
-    /// The urgent byte, which stays (MSG_OOB with MSG_PEEK, POLLPRI).
+    /// The urgent byte, without removing it (MSG_OOB with MSG_PEEK, POLLPRI).
     pub fn peek_urgent(&self) -> Option<u8> {
         self.look(|inner| inner.conn.urgent_byte())
     }
@@ -282,14 +285,14 @@ impl TcpSocket {
         self.look(|inner| inner.conn.at_urgent_mark())
     }
 
-    /// How often something woke a poller. Unlike [`readiness`](Self::readiness) this does not ask
-    /// for more wake-ups.
+    /// Numbers of events so far that wake a poller. Unlike [`readiness`](Self::readiness), this
+    /// call does not request further wake-ups.
     pub fn edges(&self) -> Edges {
         self.look(|inner| inner.edges())
     }
 
-    /// Shuts one or both directions down. A shut read side reads as ended once what had arrived is
-    /// read; a shut write side sends a FIN behind the data handed over so far. In SYN-SENT it ends
+    /// Shuts down one or both directions. After the arrived data is read, a shut read side reads as
+    /// ended. A shut write side sends a FIN after the data written so far. In SYN-SENT this ends
     /// the attempt.
     ///
     /// # Errors
@@ -298,7 +301,7 @@ impl TcpSocket {
         self.stack.work_on(now, &self.endpoint, |inner, cx| {
             match inner.conn.state() {
                 State::Closed => return Err(SocketError::NotConnected),
-                // As on Linux, the attempt ends, and a reset is what is left to be told.
+                // As on Linux, the attempt ends, and the socket reports a reset.
                 State::SynSent => {
                     let reset = PathEvent::HardError(ConnectionError::Reset);
                     inner.conn.handle(cx, Input::Path(reset));
@@ -316,7 +319,7 @@ impl TcpSocket {
         })
     }
 
-    /// Lets go of the connection, as dropping does. Later calls find it closed.
+    /// Closes the connection, as dropping the socket does. Later calls find it closed.
     pub fn close(&self, now: Instant) {
         self.stack.close_endpoint(now, &self.endpoint);
     }
@@ -333,9 +336,9 @@ impl TcpSocket {
         });
     }
 
-    /// Bounds the memory that the queues of this connection bind, in bytes; `None` is no bound but
-    /// that of its buffers. From two thirds on its windows are small; at the bound its writers
-    /// wait.
+    /// Limits the memory that this connection's queues use, in bytes; `None` means no limit except
+    /// that of its buffers. From two thirds of the limit on, its windows are small; at the limit
+    /// its writers wait.
     ///
     /// # Errors
     /// [`SocketError::Invalid`] if it is less than 65,536.
@@ -345,24 +348,24 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// The options as they are now.
+    /// The present options.
     pub fn options(&self) -> Options {
         self.look(|inner| inner.conn.options().clone())
     }
 
     /// The headers of the SYN that opened the connection, IP and TCP with their options
-    /// (TCP_SAVED_SYN). They are there once, and only if the listener keeps them
+    /// (TCP_SAVED_SYN). They can be taken once, and only if the listener saves them
     /// ([`Options::save_syn`]) and the SYN was not answered with a cookie.
     pub fn take_saved_syn(&self) -> Option<Box<[u8]>> {
         self.endpoint.saved_syn().take()
     }
 
-    /// How many bytes [`take_saved_syn`](Self::take_saved_syn) would return.
+    /// The length of the headers that [`take_saved_syn`](Self::take_saved_syn) would return.
     pub fn saved_syn_len(&self) -> usize {
         self.endpoint.saved_syn().len()
     }
 
-    /// What the connection tells about itself (TCP_INFO).
+    /// The figures of the connection (TCP_INFO).
     pub fn info(&self, now: Instant) -> Info {
         let settings = self.stack.settings();
         let mut info = self.look(|inner| inner.conn.info_at(&settings.tcp, now));
@@ -370,18 +373,18 @@ impl TcpSocket {
         info
     }
 
-    /// The last decisions of the connection, the oldest first; none unless
-    /// [`SetOption::DecisionLog`] or `plimsoll.decision_log` has switched the log on.
+    /// The connection's last decisions, the oldest first; empty unless [`SetOption::DecisionLog`]
+    /// or `plimsoll.decision_log` has enabled the log.
     pub fn decisions(&self) -> Vec<Record> {
         self.look(|inner| inner.conn.decisions())
     }
 
-    /// The state of RFC 9293.
+    /// The connection's state (RFC 9293).
     pub fn state(&self) -> State {
         self.look(|inner| inner.conn.state())
     }
 
-    /// Our address and port.
+    /// The local address and port.
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.key.local_addr()
     }
@@ -401,51 +404,52 @@ impl TcpSocket {
         self.look(|inner| inner.conn.take_error())
     }
 
-    /// Bytes that a read would give now (SIOCINQ).
+    /// Number of bytes that a read would return now (SIOCINQ).
     pub fn readable_bytes(&self) -> usize {
         self.look(|inner| inner.conn.readable())
     }
 
-    /// Bytes handed over and not yet acknowledged (SIOCOUTQ).
+    /// Number of bytes written and not yet acknowledged (SIOCOUTQ).
     pub fn send_queue_len(&self) -> usize {
         self.look(|inner| inner.conn.send_queue_len())
     }
 
-    /// Bytes handed over and never sent (SIOCOUTQNSD).
+    /// Number of bytes written and never sent (SIOCOUTQNSD).
     pub fn unsent_len(&self) -> usize {
         self.look(|inner| inner.conn.unsent_len())
     }
 
-    /// What TCP_INQ tells with a read: bytes that are left, and one more from the peer's FIN on
-    /// until the end of the stream was read.
+    /// The figure that TCP_INQ reports with a read: the number of unread bytes, plus 1 from the
+    /// peer's FIN until the end of the stream was read.
     pub fn inq_hint(&self) -> usize {
         self.look(|inner| inner.conn.inq_hint())
     }
 
-    /// Whether all that was handed over is acknowledged, the FIN too if there is one: what
-    /// SO_LINGER waits for.
+    /// Whether all written bytes, and the FIN if there is one, are acknowledged. SO_LINGER waits
+    /// for this.
     pub fn is_drained(&self) -> bool {
         self.look(|inner| inner.conn.is_drained())
     }
 
-    /// SO_SNDBUF as getsockopt tells it.
+    /// SO_SNDBUF as getsockopt returns it.
     pub fn sndbuf(&self) -> usize {
         self.look(|inner| inner.conn.sndbuf())
     }
 
-    /// SO_RCVBUF as getsockopt tells it.
+    /// SO_RCVBUF as getsockopt returns it.
     pub fn rcvbuf(&self) -> usize {
         let settings = self.stack.settings();
         self.look(|inner| inner.conn.rcvbuf(&settings.tcp))
     }
 
-    /// TCP_MAXSEG as getsockopt tells it.
+    /// TCP_MAXSEG as getsockopt returns it.
     pub fn mss(&self) -> u16 {
         self.look(|inner| inner.conn.mss())
     }
 
-    /// What poll(2) would tell now, and how often that may have become more. A socket that is not
-    /// writable tells of it as soon as it is again (a waker, an edge), without a failed write.
+    /// The readiness that poll(2) would report now, and how often it may have increased. Once a
+    /// socket was found not writable, it reports being writable again (by a waker, an edge) without
+    /// a failed write.
     pub fn readiness(&self) -> Readiness {
         let settings = self.stack.settings();
         self.look(|inner| inner.readiness(&settings.tcp))
@@ -457,7 +461,7 @@ impl TcpSocket {
     }
 
     /// As [`poll_readable`](Self::poll_readable), for any number of waiters, each with its own key.
-    /// To give up, call [`cancel_wait`](Self::cancel_wait).
+    /// [`cancel_wait`](Self::cancel_wait) ends the wait.
     pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register_reader(Some(key), waker)
     }
@@ -472,8 +476,8 @@ impl TcpSocket {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// As [`wait_readable`](Self::wait_readable), for waiting for an error, a report of the error
-    /// queue, urgent data or the end of both directions, but not for data in order. Cancel it as a
+    /// As [`wait_readable`](Self::wait_readable), but waits for an error, a report of the error
+    /// queue, urgent data or the end of both directions, and not for data in order. Cancel it as a
     /// wait for [`Interest::Read`].
     pub fn wait_exceptional(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         let mut waker = Some(waker.clone());
@@ -488,7 +492,7 @@ impl TcpSocket {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Takes the waker out that waits under `key`, if it has not fired.
+    /// Removes the waker that waits under `key`, if it has not fired.
     pub fn cancel_wait(&self, interest: Interest, key: WaitKey) {
         let waker = self.look(|inner| inner.wakers.cancel(interest, key));
         self.stack.discard(waker);
@@ -497,8 +501,8 @@ impl TcpSocket {
     /// As [`wait_readable`](Self::wait_readable), for a thread that only sleeps until `waker`
     /// fires, and then calls this or [`read`](Self::read) again. With `net.ipv4.tcp_low_latency` =
     /// 0, data that arrives meanwhile waits for that thread, and the call that reads it processes
-    /// it. "Ready" means that a read is worth trying, not that it finds data. To give up after a
-    /// timeout, call [`end_blocked_read`](Self::end_blocked_read).
+    /// it. "Ready" means that a read is worth trying, not that there is data. After a timeout call
+    /// [`end_blocked_read`](Self::end_blocked_read).
     pub fn poll_readable_blocked(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.stack.block_in_read(&self.endpoint, key, waker)
     }
@@ -519,7 +523,7 @@ impl TcpSocket {
     }
 
     /// As [`poll_writable`](Self::poll_writable), for any number of waiters, each with its own key.
-    /// To give up, call [`cancel_wait`](Self::cancel_wait).
+    /// [`cancel_wait`](Self::cancel_wait) ends the wait.
     pub fn wait_writable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register_writer(Some(key), waker)
     }
@@ -538,7 +542,8 @@ impl TcpSocket {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Whether the attempt to connect has ended, and how; if not, `waker` fires when it may have.
+    /// The outcome of the attempt to connect, once it has ended; until then `waker` fires when it
+    /// may have ended.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), SocketError>> {
         let mut waker = Some(waker.clone());
         let (polled, left) = self.look(|inner| {
@@ -581,7 +586,7 @@ fn write_error(error: WriteError) -> SocketError {
     }
 }
 
-/// As on Linux, an error is reported once, and then the stream has ended.
+/// As on Linux, an error is reported once, and later reads return the end of the stream.
 fn error_once(inner: &mut Inner, read: Result<usize, ReadError>) -> Result<usize, SocketError> {
     if matches!(read, Err(ReadError::Failed(_))) && inner.conn.take_error().is_none() {
         return Ok(0);

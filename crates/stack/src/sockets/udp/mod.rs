@@ -1,20 +1,20 @@
-//! What the stack keeps for one UDP socket: where it is bound, what has arrived, who waits.
+//! The state of one UDP socket: its addresses, its received datagrams, and its waiters.
 //!
 //! # Locks
 //!
-//! The state of a socket is under its own lock, which is a leaf: it is held for one look or for the
-//! copy of one datagram, and nobody locks anything else or wakes anybody while holding it. There is
-//! no owner and no backlog as there is for a connection: taking a datagram in is short.
+//! The state of a socket is under its own lock, which is a leaf: a thread holds it for one look or
+//! for the copy of one datagram. It takes no other lock and calls no waker meanwhile. Unlike a
+//! connection, the socket has no owner and no backlog, since queueing a datagram is short.
 //!
 //! # The send queue
 //!
-//! A datagram is charged when it enters the queueing discipline of its interface and released when
-//! the device is done with it ([`BelowUs`]). What is charged and not released is the send queue,
-//! which SO_SNDBUF bounds. A writer that finds it full marks the socket; a completion then puts it
-//! into the queue of those that may go on, as for a connection.
+//! A datagram is charged when it enters its interface's queueing discipline and released when the
+//! device has finished with it ([`BelowUs`]). The datagrams charged and not released are the send
+//! queue, which SO_SNDBUF limits. A writer that finds it full flags the socket. A completion then
+//! puts the socket into the queue of sockets that may continue, as for a connection.
 //!
-//! A datagram that the queueing discipline refuses is the caller's again. The socket then takes no
-//! writer for ready until the discipline of some interface that has refused it has space.
+//! A datagram that the queueing discipline refuses is returned to the caller. The socket then
+//! counts as not writable until the discipline of an interface that has refused it has space.
 
 pub(crate) mod flow;
 pub(crate) mod options;
@@ -44,10 +44,10 @@ use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 use crate::zone;
 
-/// It waits for no interface any more.
+/// It no longer waits for any interface.
 const CLOSED: u32 = 1 << MAX_INTERFACES;
 
-/// What the tables refer to.
+/// A UDP socket, as the tables refer to it.
 pub(crate) struct UdpEndpoint {
     /// Its place in the table.
     pub(crate) id: ConnectionId,
@@ -56,24 +56,24 @@ pub(crate) struct UdpEndpoint {
     pub(crate) kind: UdpKind,
     below: BelowUs,
     completions: Arc<Completions>,
-    /// IPv4 identification of the next packet that may be fragmented on its way.
+    /// The IPv4 identification of the next packet that may be fragmented.
     ident: AtomicU16,
-    /// Bit `i`: it waits for space of interface `i`. Written under the lock of that one's queue.
-    /// Beside them [`CLOSED`].
+    /// Bit `i`: it waits for space of interface `i`. Written under the lock of that interface's
+    /// queue. [`CLOSED`] is a further bit.
     waits_for: AtomicU32,
-    /// A datagram was refused, and it was not called since because there is space.
+    /// A datagram was refused, and the socket has not been woken for space since.
     refused: AtomicBool,
     state: Mutex<State>,
 }
 
-/// Which datagrams a socket takes, and so which table has it.
+/// The datagrams that a socket accepts, which select the table that it is in.
 pub(crate) enum UdpKind {
-    /// Those to its address and port.
+    /// Datagrams to its address and port.
     Bound,
-    /// Those of one peer, for as long as it lives. It ends when it is idle.
+    /// Datagrams of one peer. The flow ends when it is idle.
     Flow(Box<Flow>),
-    /// Those to any address, ours or not, and to its port, or with port 0 to every port that no
-    /// other socket has.
+    /// Datagrams to its port at any address, local or not. With port 0, to every port that no other
+    /// socket has.
     AnyAddress,
 }
 
@@ -82,23 +82,23 @@ struct State {
     peer: Option<SocketAddr>,
     options: UdpOptions,
     queue: ReceiveQueue,
-    /// Something was read since the devices were last left to the reader.
+    /// Data was read since the devices were last left to the reader.
     has_read: bool,
     rate: StreamRate,
-    /// Its reader is woken by the devices as well.
+    /// Devices wake its reader as well.
     watches_devices: bool,
-    /// What the packet that arrived last cost, in bytes.
+    /// The cost of the latest packet, in bytes.
     latest_cost: usize,
-    /// What the account of memory has it for, in bytes.
+    /// The bytes charged to the memory account for it.
     charged: usize,
-    /// What the next call reports, once.
+    /// The error that the next call reports, once.
     error: Option<SocketError>,
-    /// Every call reports it from now on.
+    /// The error that every call reports from now on.
     end: Option<SocketError>,
     wakers: WakerSet,
 }
 
-/// What became of a datagram that is for a socket.
+/// The outcome of delivering a datagram to a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Queued,
@@ -110,17 +110,17 @@ pub(crate) enum Delivery {
     Closed,
 }
 
-/// Who had better look into the devices next, as far as one socket is concerned.
+/// The thread that should poll the devices next, as far as this socket is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextPoll {
     ByPoller,
-    /// Its reader is at work, and will look by itself when it has read what waits: half of
-    /// SO_RCVBUF or more does, or it carries a stream and its reader watches the devices.
+    /// Its reader is active, and will poll the devices itself when it has read the queue: at least
+    /// half of SO_RCVBUF waits, or the socket carries a stream and its reader watches the devices.
     ByReader,
 }
 
 impl State {
-    /// Reads with `read`, or says why nothing can be read.
+    /// Reads with `read`, or returns the reason why nothing can be read.
     fn read<T>(
         &mut self,
         read: impl FnOnce(&mut ReceiveQueue) -> Option<T>,
@@ -131,13 +131,13 @@ impl State {
         read(&mut self.queue).ok_or_else(|| self.end.unwrap_or(SocketError::WouldBlock))
     }
 
-    /// Whether it carries a stream, and its reader is woken by the devices while it does.
+    /// Whether it carries a stream, during which the devices wake its reader.
     fn streams(&self, now: Instant) -> bool {
         self.watches_devices && self.rate.is_stream(now)
     }
 
-    /// Leaves the devices to the reader once for each time that it was at work: no thread waits for
-    /// a reader that does nothing.
+    /// Leaves the devices to the reader once for each time that it has read, so that no thread
+    /// waits for an inactive reader.
     fn next_poll(&mut self, now: Instant) -> NextPoll {
         let behind = self.queue.cost() >= self.options.rcvbuf / 2;
         match (behind || self.streams(now)) && std::mem::take(&mut self.has_read) {
@@ -147,13 +147,13 @@ impl State {
     }
 }
 
-/// What sending needs to know of a socket, at one moment.
+/// A snapshot of the socket's state that sending needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendView {
     pub(crate) local: SocketAddr,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) options: UdpOptions,
-    /// What is sent counts for its [rate](StreamRate).
+    /// Sent bytes count for the socket's [rate](StreamRate).
     pub(crate) watches_devices: bool,
 }
 
@@ -191,7 +191,7 @@ impl UdpEndpoint {
         }
     }
 
-    /// What makes it a flow, if it is one.
+    /// The state of a flow, if it is one.
     pub(crate) fn flow(&self) -> Option<&Flow> {
         match &self.kind {
             UdpKind::Flow(flow) => Some(flow),
@@ -199,7 +199,7 @@ impl UdpEndpoint {
         }
     }
 
-    /// The address that it is bound to. After a connect it is the one that its packets come from.
+    /// Its bound address. After a connect, the source address of its packets.
     pub(crate) fn local(&self) -> SocketAddr {
         lock(&self.state).local
     }
@@ -208,7 +208,7 @@ impl UdpEndpoint {
         lock(&self.state).peer
     }
 
-    /// Connects it, or takes the peer away again.
+    /// Sets its addresses: connects it, or removes the peer.
     pub(crate) fn set_addresses(&self, local: SocketAddr, peer: Option<SocketAddr>) {
         let mut state = lock(&self.state);
         state.local = local;
@@ -224,10 +224,10 @@ impl UdpEndpoint {
         change(&mut lock(&self.state).options)
     }
 
-    /// What sending needs to know.
+    /// The state that sending needs.
     ///
     /// # Errors
-    /// What an earlier packet met with, once, and why the socket has ended.
+    /// The error of an earlier packet, once, and the reason why the socket has ended.
     pub(crate) fn send_view(&self) -> Result<SendView, SocketError> {
         let mut state = lock(&self.state);
         if let Some(error) = state.end.or(state.error.take()) {
@@ -237,19 +237,19 @@ impl UdpEndpoint {
         Ok(SendView { local, peer, options, watches_devices })
     }
 
-    /// So many bytes were sent. Who sends a stream reads what acknowledges it.
+    /// Records the number of bytes sent. The sender of a stream reads the acknowledgements.
     pub(crate) fn note_sent(&self, now: Instant, bytes: usize) {
         lock(&self.state).rate.note(now, bytes);
     }
 
-    /// An IPv4 identification, and the `count - 1` that follow it.
+    /// Reserves `count` consecutive IPv4 identifications and returns the first.
     pub(crate) fn idents(&self, count: u16) -> u16 {
         self.ident.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// Takes a datagram, or a train of datagrams of `stride` bytes, in. `charge` is told what the
-    /// account has for the socket and what the queue would pin, and returns what it has from now
-    /// on, or `None` if there is no memory.
+    /// Queues a datagram, or a train of datagrams of `stride` bytes. `charge` gets the bytes
+    /// charged for the socket so far and the bytes that the queue would use. It returns the new
+    /// charge, or `None` if there is no memory.
     pub(crate) fn deliver(
         &self,
         now: Instant,
@@ -273,7 +273,7 @@ impl UdpEndpoint {
                 state.charged = charged;
                 state.queue.push(info, payload, stride, pool);
             }
-            // The minimum that every socket has.
+            // Every socket may queue this minimum.
             None if state.queue.is_empty() && payload.len() <= UDP_MINIMUM => {
                 state.queue.push_smallest(info, payload, stride, pool);
             }
@@ -283,18 +283,18 @@ impl UdpEndpoint {
         (Delivery::Queued, state.next_poll(now))
     }
 
-    /// How many packets as the last one an empty receive queue takes.
+    /// The number of packets as large as the latest that an empty receive queue takes.
     pub(crate) fn takes_packets(&self) -> usize {
         let state = lock(&self.state);
         state.options.rcvbuf.div_ceil(state.latest_cost.max(DATAGRAM_OVERHEAD))
     }
 
-    /// Says whether its reader is woken by the devices as well.
+    /// Sets whether devices wake its reader as well.
     pub(crate) fn set_watches_devices(&self, watches: bool) {
         lock(&self.state).watches_devices = watches;
     }
 
-    /// Whether it carries a stream, and its reader is woken by the devices while it does.
+    /// Whether it carries a stream, during which the devices wake its reader.
     pub(crate) fn streams(&self, now: Instant) -> bool {
         lock(&self.state).streams(now)
     }
@@ -302,7 +302,8 @@ impl UdpEndpoint {
     /// Reads with `read`. `charge` is as in [`deliver`](Self::deliver), and cannot refuse.
     ///
     /// # Errors
-    /// `WouldBlock` if there is nothing; what an earlier packet met with, once; why it has ended.
+    /// `WouldBlock` if the queue is empty; the error of an earlier packet, once; the reason why the
+    /// socket has ended.
     pub(crate) fn receive<T>(
         &self,
         now: Instant,
@@ -319,25 +320,25 @@ impl UdpEndpoint {
         Ok(value)
     }
 
-    /// Looks at the first datagram.
+    /// Copies the first datagram without removing it.
     pub(crate) fn peek(&self, buf: &mut [u8]) -> Result<Received, SocketError> {
         lock(&self.state).read(|queue| queue.peek(buf))
     }
 
-    /// An earlier packet has met with `error`, which the next call reports.
+    /// Records the error of an earlier packet, which the next call reports.
     pub(crate) fn fail(&self, error: SocketError, wakers: &mut WakeList) {
         let mut state = lock(&self.state);
         state.error = Some(error);
         state.wakers.take_all(wakers);
     }
 
-    /// The error that the next call would report, which it does not then (SO_ERROR).
+    /// Takes the error that the next call would report (SO_ERROR).
     pub(crate) fn take_error(&self) -> Option<SocketError> {
         lock(&self.state).error.take()
     }
 
-    /// Every call reports `error` from now on, a read when the queue is empty. Returns whether it
-    /// had not ended before.
+    /// Every call reports `error` from now on, a read once the queue is empty. Returns whether the
+    /// socket had not ended before.
     pub(crate) fn end(&self, error: SocketError, wakers: &mut WakeList) -> bool {
         let mut state = lock(&self.state);
         let first = state.end.is_none();
@@ -346,8 +347,8 @@ impl UdpEndpoint {
         first
     }
 
-    /// The application has released it: drops what was not read. Returns what the account has for
-    /// it.
+    /// Called when the application has released the socket: drops its unread datagrams. Returns the
+    /// bytes charged for it.
     pub(crate) fn close(&self, wakers: &mut WakeList) -> usize {
         let mut state = lock(&self.state);
         state.end.get_or_insert(SocketError::Closed);
@@ -356,8 +357,8 @@ impl UdpEndpoint {
         std::mem::take(&mut state.charged)
     }
 
-    /// Whether a read would not block, which it does not either once `ended` says so; if it would,
-    /// `waker` waits. Returns a waker to be dropped without a lock as well.
+    /// Whether a read would not block, or `ended` is set; otherwise `waker` is registered. Returns
+    /// a waker that must be dropped without a lock as well.
     pub(crate) fn register_reader(
         &self,
         key: Option<WaitKey>,
@@ -386,7 +387,8 @@ impl UdpEndpoint {
         (ready, state.wakers.answer(ready, Interest::Write, key, &mut waker))
     }
 
-    /// Whether a read would not block, and whether a send would not, and whether an error waits.
+    /// Whether a read would not block, whether a send would not block, and whether there is an
+    /// error.
     pub(crate) fn readiness(&self) -> (bool, bool, bool) {
         let state = lock(&self.state);
         let (error, ended) = (state.error.is_some(), state.end.is_some());
@@ -401,14 +403,14 @@ impl UdpEndpoint {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The application has released it: it begins to wait for no interface any more. Returns for
-    /// which it waits: bit `i` for interface `i`.
+    /// Called when the application has released the socket: from now on it waits for no interface.
+    /// Returns the interfaces for which it waits: bit `i` for interface `i`.
     pub(crate) fn end_waits(&self) -> u32 {
         self.waits_for.fetch_or(CLOSED, Ordering::Relaxed) & !CLOSED
     }
 
-    /// Whether the send queue takes a datagram now, whatever its size. If it does not, a completion
-    /// has the socket gone on with.
+    /// Whether the send queue accepts a datagram now, whatever its size. If not, a later completion
+    /// puts the socket into the queue of sockets that may continue.
     pub(crate) fn has_send_space(&self, sndbuf: usize) -> bool {
         self.may_go_on(sndbuf, Level::Any)
     }
@@ -429,12 +431,12 @@ impl UdpEndpoint {
         }
     }
 
-    /// It was taken from the queue of those that may go on, after a completion or because there is
-    /// space: wakes the writers when half of the send queue is free.
+    /// Called when the socket is taken from the queue of sockets that may continue, after a
+    /// completion or when there is space: wakes the writers when half of the send queue is free.
     pub(crate) fn take_up(&self, wakers: &mut WakeList) {
         self.below.take_up();
         self.refused.store(false, Ordering::Relaxed);
-        // Who registers after this has the lock sees that it may go on.
+        // A writer that registers after this thread has the lock sees that it may continue.
         let mut state = lock(&self.state);
         if !state.wakers.is_waiting(Interest::Write) {
             return;
@@ -444,23 +446,23 @@ impl UdpEndpoint {
         }
     }
 
-    /// A datagram that costs `bytes` is on its way down. Its completion takes it off again.
+    /// Charges a datagram of cost `bytes` that is passed down. Its completion releases it.
     pub(crate) fn charge_below(&self, bytes: u32) {
         self.below.charge(bytes);
     }
 
-    /// Bytes below.
+    /// Bytes passed down and not completed.
     pub(crate) fn send_queue_len(&self) -> usize {
         self.below.get().0 as usize
     }
 
-    /// Bytes of the datagram that is read next, and datagrams that wait.
+    /// The length of the next datagram, and the number of queued datagrams.
     pub(crate) fn readable(&self) -> (Option<usize>, usize) {
         let state = lock(&self.state);
         (state.queue.next_len(), state.queue.len())
     }
 
-    /// What `ss` tells of it.
+    /// The figures that `ss` shows.
     pub(crate) fn summary(&self) -> UdpSocketSummary {
         let state = lock(&self.state);
         UdpSocketSummary {
@@ -473,7 +475,7 @@ impl UdpEndpoint {
         }
     }
 
-    /// Takes the waker out that waits under `key`.
+    /// Removes the waker that waits under `key`.
     pub(crate) fn cancel(&self, interest: Interest, key: WaitKey) -> Option<Waker> {
         lock(&self.state).wakers.cancel(interest, key)
     }
@@ -484,7 +486,7 @@ impl UdpEndpoint {
     }
 }
 
-/// How empty the send queue has to be.
+/// How much of the send queue must be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     /// Below SO_SNDBUF.
@@ -501,7 +503,7 @@ impl CompletionSink for UdpEndpoint {
     }
 
     fn refused(&self, bytes: u32) {
-        // Another thread may have found the send queue full because of it, and wait for that.
+        // Another thread may have found the send queue full because of this datagram, and wait.
         self.complete(bytes, Serial(0));
     }
 }
