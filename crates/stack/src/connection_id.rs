@@ -1,12 +1,11 @@
-//! The place of a connection in the table of connections, or of a UDP socket in its own, by which
-//! everybody else knows it.
+//! The identifier of a connection or a UDP socket: its place in its table.
 
 /// Bits of the number of shards.
 pub(crate) const SHARD_BITS: u32 = 6;
 /// Shards of the table.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
-/// A place in the table, as long as one connection has it.
+/// A place in the table, valid as long as the same connection has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionId {
     /// The low bits are the shard.
@@ -28,7 +27,7 @@ impl ConnectionId {
         (self.slot & DATAGRAM != 0).then_some(self.slot & !DATAGRAM)
     }
 
-    /// The number by which a queueing discipline knows the connection. Never 0.
+    /// The connection's flow number for queueing disciplines. Never 0.
     pub(crate) fn flow(self) -> u64 {
         (u64::from(self.generation) << 32 | u64::from(self.slot)).wrapping_add(1)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong for a stack and for a socket.
+//! The errors of a stack and of a socket.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use plimsoll_tcp::ConnectionError;
 use crate::platform::errno;
 use crate::policies::sysctl::SysctlError;
 
-/// Why a stack could not be built, or cannot go on.
+/// The reason why a stack could not be built, or cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StackError {
@@ -16,38 +16,38 @@ pub enum StackError {
     Config {
         /// The field, as it is named in the configuration.
         field: String,
-        /// What is wrong with it.
+        /// The fault of the value.
         reason: String,
     },
     /// A setting was refused.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// A device has gone. Every socket has been notified.
+    /// A device has gone. Every socket was notified.
     #[error("device {name} has gone: {reason}")]
     DeviceGone {
         /// The device's name.
         name: String,
-        /// What the device said.
+        /// The device's error.
         reason: String,
     },
-    /// The interface was removed. Its sockets have been notified.
+    /// The interface was removed. Its sockets were notified.
     #[error("the interface of device {name} was removed")]
     Removed {
         /// The device's name.
         name: String,
     },
-    /// A thread that ran the stack has panicked. Every socket has been notified.
+    /// A thread that ran the stack has panicked. Every socket was notified.
     #[error("thread '{thread}' panicked while it ran the stack: {message}")]
     Panicked {
         /// The thread's name.
         thread: String,
-        /// What it said.
+        /// The panic message.
         message: String,
     },
     /// The application has ended the stack while it still had sockets.
     #[error("the stack was shut down")]
     ShutDown,
-    /// Somebody else waits for a queue already: one thread at a time can be woken for it.
+    /// Another thread already waits for a queue: one thread at a time can be woken for it.
     #[error(
         "another thread already waits for queue {queue}: \
          a stack with threads of its own, or with a loop for that queue, needs no other"
@@ -59,7 +59,7 @@ pub enum StackError {
     /// There is no queue with that number.
     #[error("there is no queue {queue}: the stack has {count}, counted from 0")]
     NoSuchQueue {
-        /// The number that was asked for.
+        /// The requested number.
         queue: usize,
         /// How many there are.
         count: usize,
@@ -69,7 +69,7 @@ pub enum StackError {
     System {
         /// The call.
         call: &'static str,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
 }
@@ -84,15 +84,15 @@ impl StackError {
     }
 }
 
-/// Why a call on a socket or a listener failed. [`io::Error`] has a conversion from it that gives
-/// the kind that the standard library's sockets give.
+/// The error of a call on a socket or a listener. It converts into an [`io::Error`] of the kind
+/// that the standard library's sockets return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// Nothing can be done now; wait and try again. `EAGAIN`.
+    /// The call would block; wait and try again. `EAGAIN`.
     #[error("the operation would block")]
     WouldBlock,
-    /// The connection is being opened, and nothing was taken along. `EINPROGRESS`.
+    /// The connection is being opened, and its SYN took no data. `EINPROGRESS`.
     #[error("the connection is being opened")]
     InProgress,
     /// A setting forbids it. `EOPNOTSUPP`.
@@ -101,47 +101,47 @@ pub enum SocketError {
     /// The connection is not established yet, or never was. `ENOTCONN`.
     #[error("the socket is not connected")]
     NotConnected,
-    /// Our side was shut down. `EPIPE`.
+    /// The local write side was shut down. `EPIPE`.
     #[error("the connection was shut down for writing")]
     Closed,
     /// The connection ended with an error.
     #[error("{}", describe(*.0))]
     Connection(ConnectionError),
-    /// The address is taken by another socket. `EADDRINUSE`.
+    /// Another socket has the address. `EADDRINUSE`.
     #[error("the address is already in use")]
     AddrInUse,
-    /// The address is not one of ours, or every port is taken. `EADDRNOTAVAIL`.
+    /// The address is not local, or every port is in use. `EADDRNOTAVAIL`.
     #[error("the address is not available")]
     AddrNotAvailable,
-    /// As many connections are open as `plimsoll.max_connections` allows. `ENOBUFS`.
+    /// The number of open connections has reached `plimsoll.max_connections`. `ENOBUFS`.
     #[error("the stack has as many connections as plimsoll.max_connections allows")]
     TooManyConnections,
-    /// As many UDP sockets or memberships are there as the stack has places for. `ENOBUFS`.
+    /// The stack has no room for another UDP socket or membership. `ENOBUFS`.
     #[error("the stack has no place left for it")]
     NoBufferSpace,
-    /// The datagram is longer than the path, or any path, carries, and may not be fragmented.
+    /// The datagram is longer than its path, or any path, allows, and must not be fragmented.
     /// `EMSGSIZE`.
     #[error("the message is too long")]
     MessageTooLong,
     /// The socket is not connected, and no destination was given. `EDESTADDRREQ`.
     #[error("a destination address is required")]
     DestinationRequired,
-    /// The destination is a broadcast address, and the socket may not send to such (SO_BROADCAST).
+    /// The destination is a broadcast address, and the socket may not send to one (SO_BROADCAST).
     /// `EACCES`.
     #[error("broadcast is not allowed on this socket: set SO_BROADCAST")]
     BroadcastNotAllowed,
-    /// As many connections of the listener are open as its [`Budget`](crate::Budget) allows.
+    /// The number of the listener's open connections has reached its [`Budget`](crate::Budget).
     /// `ENOBUFS`.
     #[error("the listener has as many connections as its budget.connections allows")]
     ListenerOverBudget,
-    /// No route leads there. `ENETUNREACH`.
+    /// There is no route to the address. `ENETUNREACH`.
     #[error("the network is unreachable")]
     NetworkUnreachable,
-    /// An argument makes no sense. `EINVAL`.
+    /// An argument is invalid. `EINVAL`.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The device of the interface has gone, or the stack has come to its end;
-    /// [`Stack::error`](crate::Stack::error) tells why. `ENETDOWN`.
+    /// The interface's device has gone, or the stack has ended;
+    /// [`Stack::error`](crate::Stack::error) returns the reason. `ENETDOWN`.
     #[error("the network is down")]
     NetworkDown,
 }
@@ -171,8 +171,8 @@ fn describe(error: ConnectionError) -> &'static str {
 }
 
 impl SocketError {
-    /// The error number that Linux gives, or what the system has in its place: the nearest of
-    /// Winsock's on Windows.
+    /// The error number that Linux uses, or the system's equivalent: on Windows the nearest of
+    /// Winsock's.
     pub fn errno(self) -> i32 {
         match self {
             SocketError::WouldBlock => errno::EAGAIN,

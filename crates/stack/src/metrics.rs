@@ -1,9 +1,9 @@
-//! What a stack tells of itself at one moment, in types: [`Metrics`].
+//! A snapshot of a stack's figures: [`Metrics`].
 //!
-//! Taking it costs the sums of the counters' shards, a look at each interface and at each listener,
-//! and nothing for each connection: how many there are in each state is counted where it changes.
-//! It takes the lock of each listener and of each interface in turn, so no thread that works on
-//! packets waits for it longer than a copy of their figures takes.
+//! A snapshot costs the sums of the counters' shards, and one look at each interface and at each
+//! listener. It costs nothing for each connection: the number in each state is counted where the
+//! state changes. It takes the lock of each listener and interface in turn, so a thread that works
+//! on packets waits only while their figures are copied.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ pub struct Metrics {
     pub counters: Vec<CounterValue>,
     /// Connections by state.
     pub connections: ConnectionCounts,
-    /// The memory that the queues of all connections bind.
+    /// The memory that the queues of all connections use.
     pub memory: MemoryUse,
     /// UDP sockets, and the memory of their receive queues.
     pub udp: UdpMetrics,
@@ -68,7 +68,7 @@ pub enum CounterGroup {
     TcpExt,
     /// Linux's further counters of IPv4.
     IpExt,
-    /// What only this stack counts.
+    /// Counters that only this stack has.
     Plimsoll,
 }
 
@@ -97,16 +97,16 @@ impl CounterGroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterValue {
-    /// The group that it belongs to.
+    /// Its group.
     pub group: CounterGroup,
-    /// The name as `nstat` prints it; [`CounterInfo`](crate::CounterInfo) tells what it counts.
+    /// The name as `nstat` prints it; [`CounterInfo`](crate::CounterInfo) describes it.
     pub name: &'static str,
     /// The count since the stack was built.
     pub value: u64,
 }
 
-/// How many connections there are in each state. A connection of which the stack is at work on a
-/// change may be missing or counted for the state before.
+/// Number of connections in each state. A connection whose state is just being changed may be
+/// missing or counted in the previous state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionCounts {
@@ -128,12 +128,12 @@ pub struct ConnectionCounts {
     pub last_ack: u64,
     /// TIME-WAIT.
     pub time_wait: u64,
-    /// Of all but those in TIME-WAIT, what no application holds any more.
+    /// Connections that no application holds any more, except those in TIME-WAIT.
     pub orphans: u64,
 }
 
 impl ConnectionCounts {
-    /// The counts of the states, each with the name that `ss` has for it.
+    /// The counts of the states, each with the name that `ss` prints.
     pub fn by_state(&self) -> [(&'static str, u64); 9] {
         [
             ("syn-sent", self.syn_sent),
@@ -148,7 +148,8 @@ impl ConnectionCounts {
         ]
     }
 
-    /// The counts that `of` tells for each state; `time_wait` are in the table of those.
+    /// The counts that `of` returns for each state; `time_wait` is the count in the TIME-WAIT
+    /// table.
     pub(crate) fn gather(
         of: impl Fn(State) -> u64,
         time_wait: u64,
@@ -173,11 +174,11 @@ impl ConnectionCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpMetrics {
-    /// Sockets, flows to any address among them.
+    /// Number of sockets, including flows to any address.
     pub sockets: usize,
     /// Flows to any address that have not ended.
     pub flows: usize,
-    /// What their receive queues hold.
+    /// The contents of their receive queues.
     pub memory: UdpMemoryUse,
 }
 
@@ -185,11 +186,11 @@ pub struct UdpMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenerMetrics {
-    /// Where it listens. The port is 0 if it takes every port.
+    /// The local address. The port is 0 if the listener accepts every port.
     pub local: SocketAddr,
-    /// Connections that wait to be accepted.
+    /// Number of connections that wait to be accepted.
     pub accept_queue: usize,
-    /// How many may.
+    /// The limit of that number.
     pub backlog: usize,
 }
 
@@ -203,14 +204,14 @@ pub struct InterfaceMetrics {
     pub up: bool,
     /// MTU in bytes.
     pub mtu: u16,
-    /// What the sending half of the device has counted.
+    /// Statistics of the device's sending half.
     pub tx: DeviceStats,
-    /// What the receiving half has counted.
+    /// Statistics of the device's receiving half.
     pub rx: DeviceStats,
     /// The queueing discipline, with its parameters.
     pub qdisc: Kind,
-    /// What the discipline has counted, and what it holds.
+    /// The statistics and contents of the discipline.
     pub qdisc_stats: QdiscStats,
-    /// What only fair queueing counts.
+    /// Statistics that only fair queueing has.
     pub fq: Option<FqStats>,
 }

@@ -1,9 +1,9 @@
-//! One IP packet on its way through the stack, maybe a super-segment.
+//! One IP packet in the stack, possibly a super-segment.
 //!
 //! A packet is a *head* (IP and transport header, inline) and a *payload* (slices of shared
-//! buffers). What the stack builds has its headers in the head. What a device read has an empty
-//! head and the whole packet in the payload, headers at the start of the first slice; nothing is
-//! copied to take them apart. [`Packet::headers`] gives the front either way.
+//! buffers). Packets that the stack builds have their headers in the head. A packet that a device
+//! read has an empty head and the whole packet in the payload, headers at the start of the first
+//! slice; nothing is copied to separate them. [`Packet::headers`] returns the front either way.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use plimsoll_buf::{Slice, Slices};
 pub use plimsoll_tcp::CwrFlag;
 use plimsoll_tcp::{Instant, Note, Serial};
 
-/// Bytes of a head, at most: an IPv6 header and the longest TCP header are 100 bytes.
+/// The longest head, in bytes: an IPv6 header and the longest TCP header are 100 bytes.
 pub const HEAD_CAPACITY: usize = 104;
 
 /// Headers, inline.
@@ -21,38 +21,38 @@ pub type Head = ArrayVec<u8, HEAD_CAPACITY>;
 /// How a super-segment is cut into wire segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// Payload bytes of every wire segment but the last.
+    /// Payload bytes of every wire segment except the last.
     pub size: u16,
     /// Number of wire segments.
     pub segs: u16,
 }
 
-/// What is known about the checksum of the transport header.
+/// The state of the transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// It is complete as far as we know. Whoever receives the packet must verify it.
+    /// It is complete as far as is known. The receiver must verify it.
     #[default]
     Unverified,
-    /// It was verified, or vouched for by the device. It need not be verified.
+    /// It was verified here or by the device. The receiver need not verify it.
     Verified,
-    /// The field holds the folded sum of the pseudo-header, and whoever puts the packet on a wire
-    /// completes it. A packet that arrives like this never was on a wire: its data is good.
+    /// The field holds the folded sum of the pseudo-header; the sender onto a wire completes it. A
+    /// packet that arrives in this state was never on a wire: its data is good.
     Partial,
 }
 
-/// Hears when a data packet is no longer below us.
+/// Notified when a data packet is no longer below.
 pub trait CompletionSink: Send + Sync {
-    /// The device is done with a packet of `bytes` payload bytes and number `serial`, or the packet
-    /// was dropped. Called from any thread, with locks of devices held: it must only note what
-    /// happened.
+    /// The device has finished with a packet of `bytes` payload bytes and number `serial`, or the
+    /// packet was dropped. Called from any thread, with locks of devices held: it must only record
+    /// the event.
     fn complete(&self, bytes: u32, serial: Serial);
 
-    /// A packet of `bytes` payload bytes that was charged was refused: it never was below us.
+    /// A charged packet of `bytes` payload bytes was refused: it never was below.
     fn refused(&self, bytes: u32);
 }
 
-/// What a data packet owes its connection: one call of [`CompletionSink::complete`], when the
-/// charge is dropped, wherever that is, or of [`CompletionSink::refused`].
+/// The completion that a data packet owes its connection: one call of [`CompletionSink::complete`]
+/// when the charge is dropped, wherever that is, or of [`CompletionSink::refused`].
 pub struct Charge {
     sink: Arc<dyn CompletionSink>,
     bytes: u32,
@@ -66,7 +66,8 @@ impl Charge {
         Charge { sink, bytes, serial, refused: false }
     }
 
-    /// The packet was refused: calls [`CompletionSink::refused`] in place of the other.
+    /// Reports that the packet was refused: calls [`CompletionSink::refused`] instead of
+    /// `complete`.
     pub fn refuse(mut self) {
         self.refused = true;
     }
@@ -102,22 +103,22 @@ impl core::fmt::Debug for Charge {
 pub struct Packet {
     /// IP and transport header, or nothing if they are at the front of the payload.
     pub head: Head,
-    /// What follows the head. Unless it is empty, the head ends where the headers end.
+    /// The bytes after the head. Unless the head is empty, it ends where the headers end.
     pub payload: Slices,
-    /// How it is cut into wire segments, if it is a super-segment.
+    /// Its segmentation, if it is a super-segment.
     pub gso: Option<Gso>,
-    /// What becomes of the CWR flag when it is cut.
+    /// The treatment of the CWR flag when it is segmented.
     pub cwr: CwrFlag,
-    /// What is known about the transport checksum.
+    /// The state of the transport checksum.
     pub csum: ChecksumState,
     /// The completion that is owed for it.
     pub charge: Option<Charge>,
-    /// Why it leaves, if the device takes notes.
+    /// The reason why it leaves, if the device takes notes.
     pub note: Option<Box<Note>>,
-    /// Not to leave before this point.
+    /// The earliest time at which it may leave.
     pub departure: Instant,
-    /// The connection that it is of, as a number that no other has; 0 is none: control, which fair
-    /// queueing lets pass.
+    /// The number of its connection, which no other has; 0 is none: control packets, which fair
+    /// queueing does not delay.
     pub flow: u64,
 }
 
@@ -174,7 +175,7 @@ impl Packet {
         true
     }
 
-    /// A second packet with the same bytes, shared, that owes no completion.
+    /// A second packet that shares the same bytes and owes no completion.
     #[must_use]
     pub fn share(&self) -> Packet {
         self.with_payload(self.payload.clone())
@@ -198,8 +199,8 @@ impl Packet {
         }
     }
 
-    /// Tells the connection that the device is done with the packet. Dropping the packet would,
-    /// too.
+    /// Completes the packet: notifies the connection that the device has finished with it. Dropping
+    /// the packet does so, too.
     pub fn complete(&mut self) {
         self.charge = None;
     }
@@ -215,8 +216,8 @@ impl Packet {
         at
     }
 
-    /// Copies the whole packet into a vector. Where many are copied, [`copy_to`](Self::copy_to)
-    /// into a buffer that is kept saves the allocation, and [`parts`](Self::parts) the copy.
+    /// Copies the whole packet into a vector. For many packets, [`copy_to`](Self::copy_to) into a
+    /// reused buffer saves the allocation, and [`parts`](Self::parts) the copy.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts().flatten().copied().collect()
     }

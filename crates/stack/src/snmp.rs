@@ -33,7 +33,7 @@ macro_rules! ip_counters {
         /// Their names, in `nstat`'s order.
         const IP_NAMES: &[&str] = &[$($name),*];
 
-        /// What they count, in the same order.
+        /// Their descriptions, in the same order.
         const IP_DOCS: &[&str] = &[$($doc),*];
 
         /// How many there are.
@@ -151,7 +151,7 @@ ip_counters! {
     WatcherPolls => "plimsoll.WatcherPolls", "Polls of readers of a UDP stream that the devices wake; BusyPolls counts them, too.";
 }
 
-/// What `nstat` prints next to the counters: a level, which goes up and down, and its peak.
+/// Gauges that `nstat` prints next to the counters: a level, and its peak.
 const GAUGES: [(&str, &str); 2] = [
     ("plimsoll.MemoryUsed", "Bytes that the queues of all connections hold now."),
     ("plimsoll.MemoryPeak", "The most bytes that they have held."),
@@ -174,20 +174,20 @@ const UNLIKE_LINUX: [(&str, &str); 7] = [
     ),
 ];
 
-/// What there is to know about a counter.
+/// The description of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CounterInfo {
     /// The name, as `nstat` prints it.
     pub name: &'static str,
-    /// What it counts, in one sentence.
+    /// Its meaning, in one sentence.
     pub doc: &'static str,
-    /// How it is unlike Linux's counter of that name; empty if there is nothing to say.
+    /// The difference from Linux's counter of that name; empty if there is none.
     pub linux: &'static str,
 }
 
 impl CounterInfo {
-    /// All counters in `nstat`'s order, and behind them the gauges that it prints as well.
+    /// All counters in `nstat`'s order, followed by the gauges that it prints as well.
     pub fn all() -> Vec<CounterInfo> {
         let ip = IP_NAMES.iter().copied().zip(IP_DOCS.iter().copied());
         let tcp = Counter::ALL.iter().map(|counter| (counter.name(), counter.description()));

@@ -1,48 +1,47 @@
 //! A device whose other end is the program: packets as values, in both directions.
 //!
-//! It is for a program that has packets from somewhere that is no interface of this machine: a
-//! tunnel that it decrypts itself, a virtual machine, a socket of another process, a test.
+//! It is for a program whose packets come from a source that is not a local interface: a tunnel
+//! that it decrypts itself, a virtual machine, a socket of another process, a test.
 //!
 //! # Theory of operation
 //!
-//! Each direction is a bounded queue. The stack fills the one toward the caller; when it is full,
-//! packets wait in the queueing discipline of the interface, as with any device that is busy, and
-//! nothing is dropped. A packet is complete when the caller takes it: until then its bytes count as
-//! below the connection (`tcp_limit_output_bytes`, automatic corking). The caller fills the queue
-//! toward the stack; when that is full, the caller waits. Nothing is copied on the way.
+//! Each direction is a bounded queue. The stack fills the queue toward the caller. When that is
+//! full, packets wait in the interface's queueing discipline, as with any busy device, and none is
+//! dropped. A packet is complete when the caller takes it: until then its bytes count as below the
+//! connection (`tcp_limit_output_bytes`, automatic corking). The caller fills the queue toward the
+//! stack; when that is full, the caller waits. No packet is copied.
 //!
-//! *Which way to use it.* A [`ChannelReceiver`] gives packets one at a time (`recv`), many
-//! (`recv_many`), or blocks; a [`ChannelSender`] takes them likewise, also as a `Vec<u8>`. With the
-//! feature `futures` they are a `Stream` and a `Sink` of packets. Where packets are to be bytes, as
-//! for a file descriptor or a tunnel's cipher, each `read` is one packet and each `write` is one:
-//! by `AsyncRead` and `AsyncWrite` with the feature `tokio` or `futures-io`, and without either by
+//! *Interfaces.* A [`ChannelReceiver`] returns packets one at a time (`recv`), many (`recv_many`),
+//! or blocks; a [`ChannelSender`] takes them likewise, also as a `Vec<u8>`. With the feature
+//! `futures` they are a `Stream` and a `Sink` of packets. For packets as bytes, as with a file
+//! descriptor or a tunnel's cipher, each `read` is one packet and each `write` is one: by
+//! `AsyncRead` and `AsyncWrite` with the feature `tokio` or `futures-io`, and without either by
 //! [`poll_read_packet`](ChannelReceiver::poll_read_packet) and
 //! [`poll_write_packet`](ChannelSender::poll_write_packet). A read needs a buffer of at least the
-//! MTU; what it gives is complete, whatever offloads were agreed on. Functions that copy streams of
-//! bytes (`tokio::io::copy`) do not fit: they may put two reads into one write, and so two packets
-//! into one.
+//! MTU; its packet is complete, even with offloads. Functions that copy streams of bytes
+//! (`tokio::io::copy`) do not fit: they may merge two reads, and so two packets, into one write.
 //!
-//! *Who is woken.* The stack is kicked when a packet arrives and when a queue that it found full is
+//! *Wake-ups.* The poller is woken when a packet arrives and when a queue that it found full is
 //! half empty. The caller's waker is woken when a packet can be taken, when there is room again,
-//! and at the end: once each, never while there is nothing to do. A waker is woken on a thread that
-//! works for the stack, with no lock held.
+//! and at the end: once each, never without a reason. A waker is woken on a thread that works for
+//! the stack, with no lock held.
 //!
-//! *Offloads* are what the caller can do with packets of the stack. Without any
+//! *Offloads* are the forms of packets that the caller accepts from the stack. Without any
 //! ([`ChannelOffloads::None`]) every packet is one segment of at most the MTU with a complete
 //! checksum. With them a packet may have a [`Partial`](crate::packet::ChecksumState::Partial)
-//! checksum, or be a super-segment of up to 64 KiB, which is longer than the MTU; what counts
-//! against the MTU is its [`segment size`](crate::packet::Gso). Toward the stack both are taken in
-//! any case, whatever the MTU is: the caller says so by the fields of the packet.
+//! checksum, or be a super-segment of up to 64 KiB, which is longer than the MTU; its [`segment
+//! size`](crate::packet::Gso) counts against the MTU. The stack always accepts both, with any MTU:
+//! the caller sets the fields of the packet.
 //!
 //! *The end.* If the caller drops a half, the interface goes down, and its connections end with an
-//! error that names the channel; the packets that the caller had sent before are still worked on.
-//! If the device is dropped, because the stack has ended or the interface has another device, the
-//! caller receives what was sent before, and then the end.
+//! error that names the channel; packets that the caller had sent before are still processed. If
+//! the device is dropped, because the stack has ended or the interface has another device, the
+//! caller receives the packets sent before, and then the end.
 //!
-//! *The MTU* can be changed at any time ([`ChannelSender::set_mtu`]); connections follow it.
+//! *The MTU* can be changed at any time ([`ChannelSender::set_mtu`]); connections adapt to it.
 //!
-//! What it does not do: it does not look into the packets. A packet of any bytes may be sent; the
-//! stack drops and counts what it does not understand.
+//! The channel does not parse packets. A packet of any bytes may be sent; the stack drops and
+//! counts invalid ones.
 
 mod ends;
 mod io;
@@ -71,10 +70,10 @@ pub use self::ends::{
 /// The longest IP packet.
 const MAX_PACKET: usize = 65_535;
 
-/// What the caller's end of a channel can do with packets from the stack.
+/// The packets of the stack that the caller's end of a channel accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChannelOffloads {
-    /// Nothing: it gets segments of at most the MTU with complete checksums.
+    /// No offloads: segments of at most the MTU with complete checksums.
     #[default]
     None,
     /// It completes the checksums of TCP and UDP
@@ -85,19 +84,20 @@ pub enum ChannelOffloads {
     Segmentation,
 }
 
-/// What a channel is like.
+/// The configuration of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChannelConfig {
-    /// The name of the interface, for errors, captures and figures; `channel` unless set.
+    /// The name of the interface, for errors, captures and statistics; `channel` unless set.
     pub name: String,
     /// The longest IP packet in bytes, super-segments apart: 576 to 65535; 1500 unless set.
     pub mtu: u16,
-    /// What the caller does for the stack; nothing unless set.
+    /// The offloads that the caller supports; none unless set.
     pub offloads: ChannelOffloads,
-    /// Packets that wait for the caller, at most; 512 unless set. A super-segment is one.
+    /// The largest number of packets that wait for the caller; 512 unless set. A super-segment is
+    /// one.
     pub to_caller: usize,
-    /// Packets that wait for the stack, at most; 512 unless set.
+    /// The largest number of packets that wait for the stack; 512 unless set.
     pub to_stack: usize,
 }
 
@@ -128,7 +128,7 @@ impl ChannelConfig {
         self
     }
 
-    /// The configuration that [`Default`] gives, with another MTU in bytes.
+    /// The default configuration with another MTU in bytes.
     pub fn with_mtu(mtu: u16) -> ChannelConfig {
         ChannelConfig { mtu, ..ChannelConfig::default() }
     }
@@ -165,7 +165,7 @@ fn check_mtu(mtu: u16) -> Result<(), String> {
 /// ```
 ///
 /// # Errors
-/// [`DeviceError::Setup`] names the field that is wrong.
+/// [`DeviceError::Setup`] names the invalid field.
 pub fn channel(config: ChannelConfig) -> Result<(Device, Channel), DeviceError> {
     config.check()?;
     let full = config.offloads == ChannelOffloads::Segmentation;
@@ -195,7 +195,7 @@ pub fn channel(config: ChannelConfig) -> Result<(Device, Channel), DeviceError> 
     Ok((device, Channel::new(shared)))
 }
 
-/// What the ends have in common.
+/// The state that the ends share.
 struct Shared {
     to_caller: Lane<Packet>,
     to_stack: Lane<Packet>,
@@ -250,7 +250,7 @@ impl DeviceTx for ChannelTx {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        // The kick may have come before the poller meant to sleep.
+        // The kick may have come before the poller announced its sleep.
         (self.refused && self.shared.to_caller.has_room()).then_some(Instant::ZERO)
     }
 

@@ -1,19 +1,19 @@
-//! A device around a device that loses, overtakes, doubles, corrupts and delays packets.
+//! A device wrapper that loses, reorders, duplicates, corrupts and delays packets.
 //!
 //! # Theory of operation
 //!
-//! Each direction is a *lane* with dice of its own, thrown once per packet in the order of passing,
-//! so that a seed gives the same faults whatever the other direction does. Fate is decided per
-//! packet: a super-segment is lost, doubled or overtaken as a whole, which hurts more than the same
-//! share of wire segments would. Only corruption cuts it: one of its wire segments is hit, and the
-//! others pass (see `impair.rs`).
+//! Each direction is a *lane* with its own random numbers, drawn once per packet in the order of
+//! passing, so that a seed gives the same faults whatever the other direction does. Faults apply to
+//! packets: a super-segment is lost, duplicated or overtaken as a whole, which hurts more than the
+//! same share of wire segments would. Only corruption cuts it: one of its wire segments is hit, and
+//! the others pass (see `impair.rs`).
 //!
 //! A packet that is to be overtaken is held until `reorder_gap` later packets have passed, or until
-//! `reorder_delay` has gone by, whichever comes first. So the last packet of a flow is late, but
+//! `reorder_delay` has elapsed, whichever comes first. So the last packet of a flow is late, but
 //! not lost.
 //!
-//! Limits: a lane holds at most [`HELD_LIMIT`] packets for reordering (more pass as they are) and
-//! at most [`DELAYED_LIMIT`] for delay (more are dropped and counted).
+//! Limits: a lane holds at most [`HELD_LIMIT`] packets for reordering (further ones pass at once)
+//! and at most [`DELAYED_LIMIT`] for delay (further ones are dropped and counted).
 
 use std::collections::VecDeque;
 
@@ -28,36 +28,36 @@ use super::{
 use crate::error::StackError;
 use crate::packet::Packet;
 
-/// Packets that one lane holds back so that others overtake them.
+/// Packets that one lane holds for reordering.
 pub const HELD_LIMIT: usize = 256;
 /// Packets that one lane delays.
 pub const DELAYED_LIMIT: usize = 65_536;
 /// Packets that a lane takes before it passes some on.
 const BATCH: usize = 64;
 
-/// Which way the faults apply.
+/// The direction of the faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FaultDirection {
-    /// Both ways.
+    /// Both directions.
     #[default]
     Both,
-    /// What the stack sends.
+    /// Packets that the stack sends.
     Transmit,
-    /// What the stack receives.
+    /// Packets that the stack receives.
     Receive,
 }
 
-/// What goes wrong. Probabilities are from 0 to 1.
+/// The faults. Probabilities are from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FaultConfig {
     /// Probability that a packet is lost.
     pub loss: f64,
-    /// Probability that a packet is overtaken by those behind it.
+    /// Probability that a packet is overtaken by later ones.
     pub reorder: f64,
-    /// How many packets overtake it.
+    /// Number of packets that overtake it.
     pub reorder_gap: u32,
-    /// How long it waits for them.
+    /// The longest wait for them.
     pub reorder_delay: Duration,
     /// Probability that a packet passes twice.
     pub duplicate: f64,
@@ -65,9 +65,9 @@ pub struct FaultConfig {
     pub corrupt: f64,
     /// Extra delay of every packet.
     pub delay: Duration,
-    /// Where all chances come from.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Which way the faults apply.
+    /// The direction of the faults.
     pub direction: FaultDirection,
 }
 
@@ -100,7 +100,7 @@ impl Default for FaultConfig {
 }
 
 impl FaultConfig {
-    /// Whether the probabilities are some.
+    /// Checks the probabilities.
     ///
     /// # Errors
     /// [`StackError::Config`] names the field that is not from 0 to 1, as `fault.loss`.
@@ -114,7 +114,7 @@ impl FaultConfig {
     }
 }
 
-/// Puts faults around `device`.
+/// Wraps `device` with faults.
 pub fn wrap(device: Device, config: FaultConfig) -> Device {
     let harmless = FaultConfig { seed: config.seed, ..FaultConfig::default() };
     let (tx, rx) = match config.direction {
@@ -280,8 +280,8 @@ impl DeviceTx for FaultTx {
         let mut progress = TxProgress::done(0);
         self.lane.release(now);
         loop {
-            // What is ready here was taken from the caller already; nothing more is taken before
-            // the device inside has room.
+            // Packets that are ready here were taken from the caller already; nothing more is taken
+            // until the device inside has room.
             self.pass_on(now, &mut progress)?;
             if progress.status == TxStatus::Busy || queue.is_empty() {
                 return Ok(progress);
@@ -296,7 +296,7 @@ impl DeviceTx for FaultTx {
 
     fn poll_completions(&mut self, now: Instant) -> Result<usize, DeviceError> {
         let done = self.inner.poll_completions(now)? + self.lane.release(now);
-        // A change of capabilities is seen by whoever transmits next.
+        // The next transmit call reports a change of capabilities.
         self.pass_on(now, &mut TxProgress::done(0))?;
         Ok(done)
     }

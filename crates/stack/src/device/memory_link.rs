@@ -2,30 +2,29 @@
 //!
 //! # Theory of operation
 //!
-//! Each direction is a queue under a mutex. The sender puts a batch in under one lock and kicks the
-//! receiver once; the receiver takes the whole queue out by exchanging it with an empty one.
-//! Packets travel by reference: super-segments stay whole and payload is never copied.
+//! Each direction is a queue under a mutex. The sender puts a batch in under one lock and wakes the
+//! receiver once; the receiver swaps the whole queue with an empty one. Packets travel by
+//! reference: super-segments stay whole and payload is never copied.
 //!
 //! *Without a rate* a packet arrives as soon as it was sent, plus the delay, and is complete when
-//! the peer takes it, as on a veth pair. If there is no delay either, a full queue stops the sender
-//! until the peer takes something; nothing is dropped.
+//! the peer takes it, as on a veth pair. Without a delay as well, a full queue stops the sender
+//! until the peer takes a packet; none is dropped.
 //!
 //! *With a rate* the sender has a TX ring. A packet keeps its descriptor until its bits are on the
-//! wire, one packet after the other; then it is complete, and after the delay it arrives. When that
-//! is follows from the clock that callers pass in, so nothing depends on when a poll happens. A
-//! full ring stops the sender. The rate counts IP packets, and for a super-segment all the headers
-//! of its wire segments.
+//! wire, one packet after the other; then it is complete, and after the delay it arrives. These
+//! times follow from the clock that callers pass in, so they do not depend on when a poll happens.
+//! A full ring stops the sender. The rate counts IP packets, and for a super-segment all the
+//! headers of its wire segments.
 //!
-//! *Queue limit.* With a rate or a delay the sender cannot know what the peer has taken. Then
-//! packets that have arrived and wait beyond the limit are dropped from the tail when the peer
-//! polls.
+//! *Queue limit.* With a rate or a delay the sender cannot know how many packets the peer has
+//! taken. Then arrived packets beyond the limit are dropped from the tail when the peer polls.
 //!
 //! *Impairments* are decided per packet, from a seed, in the order of sending: a super-segment is
-//! lost, doubled or overtaken as a whole. Switch `offloads` off to have them per wire segment. A
-//! packet that is chosen for reordering arrives `reorder_delay` later than it would have, so that
-//! those behind it overtake it. On virtual time, a link is deterministic.
+//! lost, duplicated or overtaken as a whole. Switch `offloads` off to have them per wire segment. A
+//! packet that is chosen for reordering arrives later by `reorder_delay`, so that later packets
+//! overtake it. On virtual time, a link is deterministic.
 //!
-//! If one end is dropped, the cable is cut: what the other sends is lost, and nothing arrives.
+//! If one end is dropped, the cable is cut: packets of the other end are lost, and nothing arrives.
 
 mod room;
 
@@ -49,7 +48,7 @@ use crate::packet::{Charge, ChecksumState, Packet};
 /// The longest super-segment by default: what the length field of an IPv4 header can say.
 const SUPER_SEGMENT: usize = 65_535;
 
-/// What a link is like. Both directions are alike.
+/// The configuration of a link, for both directions.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LinkConfig {
@@ -61,26 +60,26 @@ pub struct LinkConfig {
     pub delay: Duration,
     /// Probability that a packet is lost.
     pub loss: f64,
-    /// Probability that a packet is overtaken by those behind it.
+    /// Probability that a packet is overtaken by later ones.
     pub reorder: f64,
-    /// How much later a packet arrives that is overtaken.
+    /// The additional delay of a packet that is overtaken.
     pub reorder_delay: Duration,
     /// Probability that a packet arrives twice.
     pub duplicate: f64,
     /// Probability that one bit of a packet is flipped.
     pub corrupt: f64,
-    /// Packets that wait for the peer to take them.
+    /// Limit of packets that wait for the peer to take them.
     pub queue_limit: usize,
     /// Descriptors of the TX ring, if there is a rate.
     pub tx_ring: usize,
-    /// Where all chances come from.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Whether super-segments and partial checksums are taken. Without them, the receiver has to
+    /// Whether super-segments and partial checksums are accepted. Without them, the receiver must
     /// verify checksums, too.
     pub offloads: bool,
     /// The longest super-segment, in bytes with headers, up to [`MAX_SUPER_PACKET`]. More than
     /// 65,535 is for links without a rate: with a rate, all other packets wait for the whole. TCP
-    /// makes longer ones only if the most is taken.
+    /// makes longer ones only if this is the maximum.
     pub max_super_segment: usize,
 }
 
@@ -121,7 +120,7 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Whether the probabilities are some.
+    /// Checks the probabilities.
     ///
     /// # Errors
     /// [`StackError::Config`] names the field that is not from 0 to 1, as `link.loss`.
@@ -138,14 +137,14 @@ impl LinkConfig {
 /// Makes a link and returns its two ends.
 ///
 /// # Panics
-/// If [`LinkConfig::check`] refuses the configuration. Call that first for a configuration from
-/// elsewhere.
+/// If [`LinkConfig::check`] refuses the configuration. Call it first for a configuration from
+/// outside the program.
 pub fn pair(config: LinkConfig) -> (Device, Device) {
     pair_of(config.clone(), config)
 }
 
-/// Makes a link whose directions differ: `there` is what the first end sends through, `back` what
-/// the second does.
+/// Makes a link whose directions differ: the first end sends through `there`, the second through
+/// `back`.
 ///
 /// # Panics
 /// As [`pair`].
@@ -214,15 +213,15 @@ fn direction(
     (tx, rx)
 }
 
-/// A packet and when it arrives. [`Instant::ZERO`] is at once, whatever the clock of the receiver
-/// says: another thread may have read it a little earlier than the sender.
+/// A packet and its time of arrival. [`Instant::ZERO`] means at once, for any clock of the
+/// receiver: another thread may have read its clock a little earlier than the sender.
 #[derive(Debug)]
 struct Arrival {
     at: Instant,
     packet: Packet,
 }
 
-/// Inserts in the order of arrival, behind those of the same time.
+/// Inserts in the order of arrival, after packets of the same time.
 #[inline]
 fn insert(queue: &mut VecDeque<Arrival>, arrival: Arrival) {
     if queue.back().is_none_or(|last| last.at <= arrival.at) {
@@ -281,7 +280,7 @@ struct LinkTx {
 }
 
 impl LinkTx {
-    /// Whether no further packet may be sent now.
+    /// Whether the sender must stop now.
     #[inline]
     fn is_full(&mut self) -> bool {
         if self.config.rate.is_some() {
@@ -323,7 +322,7 @@ impl LinkTx {
         }
     }
 
-    /// When the packet will have arrived. With a rate, its completion stays here in the ring.
+    /// The packet's time of arrival. With a rate, its completion stays here in the ring.
     #[inline]
     fn put_on_wire(&mut self, now: Instant, packet: &mut Packet) -> Instant {
         let Some(rate) = self.config.rate else {
@@ -338,7 +337,7 @@ impl LinkTx {
         done + self.config.delay
     }
 
-    /// Hands the staged packets over and kicks the receiver.
+    /// Passes the staged packets on and wakes the receiver.
     #[inline]
     fn hand_over(&mut self) {
         if self.staged.is_empty() {
@@ -422,7 +421,7 @@ impl DeviceTx for LinkTx {
 
     fn next_event(&self) -> Option<Instant> {
         if self.refused && self.wire.room.used() < self.limit {
-            // The kick may have come before the poller meant to sleep.
+            // The kick may have come before the poller announced its sleep.
             return Some(Instant::ZERO);
         }
         self.ring.front().map(|descriptor| descriptor.done)
@@ -435,7 +434,7 @@ impl DeviceTx for LinkTx {
 
 struct LinkRx {
     wire: Arc<Wire>,
-    /// What was taken out of the queue of the wire, in the order of arrival.
+    /// Packets taken out of the wire's queue, in the order of arrival.
     arrivals: VecDeque<Arrival>,
     /// Packets that may wait here when they have arrived.
     limit: usize,
@@ -444,7 +443,7 @@ struct LinkRx {
 }
 
 impl LinkRx {
-    /// Takes what is in the queue of the wire, if there is anything.
+    /// Takes the contents of the wire's queue, if there are any.
     #[inline]
     fn refill(&mut self) {
         if self.wire.room.used() == self.arrivals.len() {

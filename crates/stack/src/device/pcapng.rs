@@ -1,20 +1,21 @@
-//! Capture: a device around a device that writes every packet into a pcapng file.
+//! Capture: a device wrapper that writes every packet into a pcapng file.
 //!
 //! # Theory of operation
 //!
-//! Packets are written as they are handed over: a super-segment is one packet, far longer than the
-//! MTU, and a checksum that is left to the device is not in it yet. Both are said in a comment of
-//! the packet, because a tool would otherwise call the checksum wrong. Without offloads there are
-//! no such packets, and every checksum in the file is right.
+//! Packets are written as they are passed on: a super-segment is one packet, far longer than the
+//! MTU, and a checksum left to the device is incomplete. A comment of the packet notes both,
+//! because a tool would otherwise report a wrong checksum. Without offloads there are no such
+//! packets, and every checksum in the file is right.
 //!
-//! A packet of TCP that leaves has a comment that says why: what had held it and for how long, what
-//! bounds it and what became of its tail, why it acknowledges or is retransmitted. The engine makes
-//! these notes in figures, for captures only; they become words here.
+//! A TCP packet that leaves has a comment with the reasons: what had held it and for how long, what
+//! bounds it, what became of its tail, and why it acknowledges or is retransmitted. The engine
+//! makes these notes as numbers, for captures only; they become words here.
 //!
-//! What the device drops on its own is in the file, too; what it leaves in the queue is not, until
-//! it takes it. Blocks are gathered and written once a second and at the end. If writing fails (the
-//! disk is full), the capture ends and packets go on. A file is then cut behind its last whole
-//! block, so that it can be read, and [`Capture::error`] and [`Capture::on_error`] tell.
+//! Packets that the device itself drops are in the file, too; packets that it leaves in the queue
+//! are not, until it takes them. Blocks are buffered and written once a second and at the end. If
+//! writing fails (the disk is full), the capture ends and packets still pass. A file is then
+//! truncated after its last whole block, so that it can be read, and [`Capture::error`] and
+//! [`Capture::on_error`] report it.
 //!
 //! The format is that of the IETF draft "PCAP Next Generation": a section header, an interface
 //! description (raw IP, nanoseconds), and enhanced packet blocks with direction flags.
@@ -32,7 +33,7 @@ use super::{
 };
 use crate::packet::{ChecksumState, Packet};
 
-/// Packets that are captured in one go on their way out.
+/// Packets that are captured in one go on transmission.
 const BATCH: usize = 64;
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 256 << 10;
@@ -54,13 +55,13 @@ mod code {
     pub(super) const LINKTYPE_RAW: u16 = 101;
 }
 
-/// How to capture.
+/// The settings of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CaptureConfig {
     /// Bytes kept of each packet.
     pub snap_len: usize,
-    /// The time since 1970 at [`Instant::ZERO`]: what is added to every time stamp.
+    /// The time since 1970 at [`Instant::ZERO`], which is added to every time stamp.
     pub epoch: Duration,
 }
 
@@ -72,7 +73,7 @@ impl Default for CaptureConfig {
     }
 }
 
-/// Which way a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The stack received it.
@@ -108,7 +109,7 @@ impl Out {
     }
 }
 
-/// Is told why a capture has ended.
+/// The callback for the reason why a capture has ended.
 type Tell = Box<dyn FnOnce(&str) + Send>;
 
 /// Writes pcapng blocks for one interface.
@@ -280,7 +281,7 @@ impl Drop for Writer {
     }
 }
 
-/// What a tool cannot see in the bytes.
+/// Facts that a tool cannot see in the bytes.
 fn comment(packet: &Packet) -> Option<String> {
     let partial = packet.csum == ChecksumState::Partial;
     match (packet.gso, partial) {
@@ -293,7 +294,7 @@ fn comment(packet: &Packet) -> Option<String> {
     }
 }
 
-/// A handle on a running capture.
+/// A handle to a running capture.
 #[derive(Clone)]
 pub struct Capture(Arc<Mutex<Writer>>);
 
@@ -303,18 +304,18 @@ impl Capture {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Packets written so far.
+    /// Number of packets written so far.
     pub fn packets(&self) -> u64 {
         self.writer().packets
     }
 
-    /// Why the capture has ended, if it has.
+    /// The reason why the capture has ended, if it has.
     pub fn error(&self) -> Option<String> {
         self.writer().error.clone()
     }
 
-    /// Has `tell` called when the capture ends by an error, at once if it has already. It is called
-    /// on the thread that captures and must not ask the capture.
+    /// Registers `tell`, which is called when the capture ends with an error, at once if it has
+    /// already. It runs on the capturing thread and must not call the capture.
     pub fn on_error(&self, tell: impl FnOnce(&str) + Send + 'static) {
         let mut writer = self.writer();
         match &writer.error {
@@ -323,7 +324,7 @@ impl Capture {
         }
     }
 
-    /// Writes out what was gathered.
+    /// Writes the buffered blocks.
     pub fn flush(&self) {
         self.writer().flush();
     }
@@ -334,7 +335,7 @@ pub fn wrap(device: Device, out: impl Write + Send + 'static) -> Device {
     wrap_with(device, out, CaptureConfig::default()).0
 }
 
-/// Captures the packets of `device` into `out`. The handle tells how it goes.
+/// Captures the packets of `device` into `out`. The handle reports its progress.
 pub fn wrap_with(
     device: Device,
     out: impl Write + Send + 'static,
@@ -343,8 +344,7 @@ pub fn wrap_with(
     wrap_out(device, Out::Other(Box::new(out)), config)
 }
 
-/// As [`wrap_with`], for a file, which is cut behind the last whole block if it cannot be written
-/// any further.
+/// As [`wrap_with`], for a file, which is truncated after the last whole block if writing fails.
 pub fn wrap_file(device: Device, file: File, config: CaptureConfig) -> (Device, Capture) {
     wrap_out(device, Out::File(file), config)
 }
@@ -367,7 +367,7 @@ struct CaptureTx {
     capture: Capture,
     /// Packets on offer to the device inside; empty between calls.
     batch: VecDeque<Packet>,
-    /// What was on offer, sharing the bytes; empty between calls.
+    /// Copies of the offered packets, which share their bytes; empty between calls.
     copies: Vec<Packet>,
 }
 

@@ -3,33 +3,34 @@
 //! # Theory of operation
 //!
 //! Every packet has a virtio header before it (`IFF_VNET_HDR`), which says where a partial checksum
-//! is to be completed and how a super-segment is to be cut. One `writev` hands the kernel that
-//! header, the head of the packet and its slices; nothing is copied before. One `read` takes a
-//! packet of up to 64 KiB directly into a chunk of the pool; the next goes behind it as long as the
-//! longest one fits, so that small packets share a chunk. Packets that leave may be longer, if the
-//! kernel takes that and the user wants it ([`TunConfig::max_super_segment`]).
+//! is to be completed and how a super-segment is to be segmented. One `writev` passes that header,
+//! the packet's head and its slices to the kernel without a copy. One `read` takes a packet of up
+//! to 64 KiB directly into a chunk of the pool. The next follows it as long as the longest one
+//! fits, so that small packets share a chunk. Packets that leave may be longer, if the kernel and
+//! the configuration allow it ([`TunConfig::max_super_segment`]).
 //!
-//! A packet is complete when the write has returned. The kernel's queue is not visible to us.
+//! A packet is complete when the write has returned. The kernel's queue is not visible to the
+//! stack.
 //!
-//! *Fall back.* Offloads that the kernel refuses at the start are left out one by one
-//! ([`open`]). If it refuses a packet later because of an offload, the packet is cut and its
-//! checksum filled in software; if the kernel then takes it, the offload stays off.
+//! *Fall back.* Offloads that the kernel refuses at the start are omitted one by one ([`open`]). If
+//! it later refuses a packet because of an offload, the packet is segmented and its checksum filled
+//! in software; if the kernel then accepts it, the offload stays off.
 //!
-//! *Several queues.* Each is its own file ([`open_queues`]), and nothing is shared but the kernel's
+//! *Several queues.* Each is its own file ([`open_queues`]), and they share only the kernel's
 //! interface.
 //!
-//! *Queue.* What the kernel has for us waits in a queue of `txqueuelen` packets, and what finds it
-//! full is dropped there. Opening asks for a longer one than by default ([`queue_len`]).
+//! *Queue.* Packets from the kernel wait in a queue of `txqueuelen` packets; packets that find it
+//! full are dropped there. Opening sets a longer one than the default ([`queue_len`]).
 //!
-//! *A descriptor from elsewhere* ([`from_fd`]) is read and written in the same way, be it a TUN
-//! file that a service has opened, or a socket of which every message is a packet.
+//! *A descriptor from elsewhere* ([`from_fd`]) is read and written in the same way. It may be a TUN
+//! file that a service has opened, or a socket whose messages are packets.
 //!
 //! *Interface down.* Writes fail with `EIO` and reads find nothing. Packets are dropped and counted
-//! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`].
-//! *Anything else* costs the packet and is counted (`errors`). If it goes on for a while without a
-//! call that succeeds, the device has failed: [`DeviceError::Io`].
+//! until it is up again. *Interface deleted.* Calls fail with `EBADFD`: [`DeviceError::Gone`]. *Any
+//! other error* costs the packet and is counted (`errors`). If such errors continue for a while
+//! without a successful call, the device has failed: [`DeviceError::Io`].
 //!
-//! Addresses and routes of the kernel's side are the user's business (`ip address add ...`).
+//! Addresses and routes of the kernel's side are set by the user (`ip address add ...`).
 
 mod carrier;
 mod jumbo;
@@ -63,7 +64,7 @@ pub use self::setup::{
 const MAX_PACKET: usize = 65_535;
 /// Calls in a row that fail for no known reason before the device counts as failed.
 const TROUBLE_CALLS: u32 = 64;
-/// How long they must have gone on for.
+/// The time after which continued errors count as a failure.
 const TROUBLE_TIME: Duration = Duration::from_secs(10);
 
 /// The system calls on a TUN file, so that tests can refuse what they like.
@@ -82,7 +83,7 @@ impl Port for Arc<OwnedFd> {
     }
 }
 
-/// What is before each packet, in this order.
+/// The header before each packet, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Before {
     /// Packet information: `struct tun_pi`, flags and the protocol as Ethernet numbers it.

@@ -1,8 +1,8 @@
-//! What a device may do for the stack, done in software when it cannot.
+//! Offloads in software, for devices that lack them.
 //!
 //! [`gso`] cuts super-segments into wire segments, [`checksum`] fills in and verifies transport
-//! checksums, `gro` makes one segment of several that arrived. All work on slices: payload bytes
-//! are read, never copied.
+//! checksums, `gro` merges arrived segments into one. All work on slices: payload bytes are read,
+//! never copied.
 
 pub mod checksum;
 pub(crate) mod gro;
@@ -12,32 +12,32 @@ use plimsoll_wire::{ipv4, ipv6, protocol, tcp, udp};
 
 use crate::packet::Packet;
 
-/// Where the headers of a packet are. It tells positions only: what the fields hold has to be
+/// The positions of a packet's headers. It holds positions only; the contents of the fields must be
 /// checked elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// 4 or 6.
     pub version: u8,
-    /// Bytes of the whole packet, as the IP header says; those that are there if the packet is
-    /// longer than the header can say.
+    /// Bytes of the whole packet, from the IP header. If the packet is longer than the header can
+    /// express, its actual length.
     pub total_len: usize,
     /// The transport protocol.
     pub protocol: u8,
-    /// Where the transport header begins.
+    /// The offset of the transport header.
     pub transport_at: usize,
-    /// The packet is a fragment, so that its transport checksum covers more than its bytes.
+    /// The packet is a fragment, so its transport checksum covers more than its bytes.
     pub fragment: bool,
 }
 
 impl Layout {
-    /// Reads positions from the front of a packet of at most 65,535 bytes. `None` if it is cut
-    /// short or no IP.
+    /// Reads positions from the front of a packet of at most 65,535 bytes. `None` if it is
+    /// truncated or not IP.
     #[inline]
     pub fn of(front: &[u8]) -> Option<Layout> {
         Layout::of_front(front, front.len())
     }
 
-    /// Reads positions from the front of `packet`. `None` if that is cut short or no IP.
+    /// Reads positions from the front of `packet`. `None` if that is truncated or not IP.
     #[inline]
     pub fn of_packet(packet: &Packet) -> Option<Layout> {
         Layout::of_front(packet.headers(), packet.len())
@@ -82,8 +82,7 @@ impl Layout {
         })
     }
 
-    /// Where the transport checksum lies in the packet, for the protocols that can leave it to a
-    /// device.
+    /// The offset of the transport checksum, for the protocols that can leave it to a device.
     pub fn checksum_at(&self) -> Option<usize> {
         match self.protocol {
             protocol::TCP => Some(self.transport_at + tcp::CHECKSUM_OFFSET),
@@ -92,7 +91,7 @@ impl Layout {
         }
     }
 
-    /// Where the data behind a TCP or UDP header begins, if `front` holds that header.
+    /// The offset of the data after a TCP or UDP header, if `front` holds that header.
     pub fn data_at(&self, front: &[u8]) -> Option<usize> {
         if self.protocol != protocol::UDP {
             return self.tcp_data_at(front);

@@ -28,8 +28,8 @@ use crate::limits::{MAX_CONNECTIONS, MAX_MEMORY_BUDGET, MIN_MEMORY_BUDGET};
 use crate::policies::memory::{MemoryAccount, QUANTUM};
 use crate::pollers::completion::Completions;
 
-/// How much the connections of a stack, or of one listener, may use at a time. `None` is no bound
-/// but those of the stack.
+/// Limits of the resources that the connections of a stack, or of one listener, may use at a time.
+/// `None` means no limit except the stack's.
 ///
 /// ```
 /// use plimsoll_stack::Budget;
@@ -39,15 +39,15 @@ use crate::pollers::completion::Completions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// Connections of any state but TIME-WAIT, half-open ones included: 1 to 4,194,304.
+    /// Connections in any state except TIME-WAIT, including half-open ones: 1 to 4,194,304.
     pub connections: Option<usize>,
-    /// Of those, the ones whose handshake is not complete, and attempts that wait at a gate: 1 to
-    /// 4,194,304. Two kinds count as connections only, although their handshake goes on: what the
-    /// application has accepted at a gate, and what Fast Open has opened early, for which
-    /// [`set_fast_open_queue`](crate::Listener::set_fast_open_queue) is the bound.
+    /// Connections whose handshake is not complete, and attempts that wait at a gate: 1 to
+    /// 4,194,304. Two kinds do not count here, although their handshake is not complete:
+    /// connections that the application has accepted at a gate, and those that Fast Open has opened
+    /// early, which [`set_fast_open_queue`](crate::Listener::set_fast_open_queue) limits.
     pub half_open: Option<usize>,
-    /// Bytes of memory that the queues of the connections bind: 65,536 to 2^44. From two thirds of
-    /// it on memory counts as short.
+    /// Bytes of memory that the connections' queues use: 65,536 to 2^44. Memory counts as short
+    /// from two thirds of it.
     pub memory: Option<usize>,
 }
 
@@ -57,16 +57,16 @@ plimsoll_tcp::setters!(Budget {
     memory: Option<usize>,
 });
 
-/// What is used of a [`Budget`].
+/// The resources in use of a [`Budget`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetUse {
-    /// Connections, half-open ones included.
+    /// Connections, including half-open ones.
     pub connections: usize,
     /// Connections whose handshake is not complete, and attempts that wait at a gate, as
     /// [`Budget::half_open`] counts them.
     pub half_open: usize,
-    /// Bytes that queues bind. A listener without a budget of memory is not charged: then it is 0.
+    /// Bytes that queues use. A listener without a memory budget is not charged: then it is 0.
     pub memory: usize,
 }
 
@@ -74,7 +74,7 @@ pub struct BudgetUse {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Nothing. It sends its SYN again, and gets through when there is a place by then.
+    /// No answer. The peer retransmits its SYN, and succeeds if there is room by then.
     #[default]
     Drop,
     /// A reset: its connect fails at once with `ECONNREFUSED`.
@@ -147,7 +147,7 @@ pub(crate) fn is_short(budget: usize, charged: u32) -> bool {
     charged as usize >= budget / 3 * 2
 }
 
-/// Stands for "no bound".
+/// The value that means no limit.
 const UNBOUNDED: usize = usize::MAX;
 
 /// The account of one listener.
@@ -160,7 +160,7 @@ pub(crate) struct BudgetAccount {
 }
 
 impl BudgetAccount {
-    /// An account without a bound. Who waited for memory goes on by way of `ready`.
+    /// An account without a limit. `ready` gets the connections that waited for memory.
     pub(crate) fn new(ready: Arc<Completions>) -> BudgetAccount {
         BudgetAccount {
             most_connections: AtomicUsize::new(UNBOUNDED),
@@ -181,7 +181,7 @@ impl BudgetAccount {
         }
     }
 
-    /// Changes the bounds. Who waits for memory is asked again.
+    /// Changes the limits. Connections that wait for memory are called again.
     pub(crate) fn set(&self, budget: &Budget) {
         let set = |of: &AtomicUsize, to: Option<usize>| {
             of.store(to.unwrap_or(UNBOUNDED), Ordering::Relaxed);
@@ -213,7 +213,7 @@ impl BudgetAccount {
         (self.connections.load(Ordering::Relaxed), self.memory.used())
     }
 
-    /// How often those who waited for memory were asked again.
+    /// How often waiting connections were called again.
     #[cfg(test)]
     pub(crate) fn wakes(&self) -> u32 {
         self.memory.wakes()
@@ -247,7 +247,7 @@ impl BudgetShare {
         Some(BudgetShare { account: account.clone(), counted: true, charged: 0, ticket: 0 })
     }
 
-    /// Gives the place back. What the queues still hold stays charged.
+    /// Releases the place. The memory that the queues still use stays charged.
     pub(crate) fn leave(&mut self) {
         if std::mem::take(&mut self.counted) {
             self.account.connections.fetch_sub(1, Ordering::Relaxed);
@@ -255,7 +255,7 @@ impl BudgetShare {
         self.account.memory.forget(std::mem::take(&mut self.ticket));
     }
 
-    /// What more the connection may bind, if memory is bounded.
+    /// The memory by which the connection's queues may grow, if memory is limited.
     #[inline]
     pub(crate) fn room(&self) -> Option<MemoryRoom> {
         let tcp_mem = self.account.tcp_mem()?;
@@ -267,7 +267,7 @@ impl BudgetShare {
         self.account.memory.is_pressed()
     }
 
-    /// The connection binds `held` bytes. Returns whether memory has become short by that.
+    /// Charges `held` bytes of the connection's queues. Returns whether that has made memory short.
     #[inline]
     pub(crate) fn charge(&mut self, held: usize) -> bool {
         match self.account.tcp_mem() {
@@ -279,7 +279,7 @@ impl BudgetShare {
         }
     }
 
-    /// Has the connection asked again when there is memory.
+    /// Registers the connection to be called again when there is memory.
     pub(crate) fn wait(&mut self, id: ConnectionId) {
         if let Some(tcp_mem) = self.account.tcp_mem() {
             self.account.memory.wait(id, &mut self.ticket, &tcp_mem);

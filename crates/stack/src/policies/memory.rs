@@ -2,33 +2,33 @@
 //!
 //! # Theory of operation
 //!
-//! Whenever a connection has got a segment or is settled, what its queues bind is compared with
-//! what it was charged for, and the account changes by the difference, in units of [`QUANTUM`]
-//! bytes. A connection is never charged for less than it holds; it may be charged for a little
-//! more, so that the account, which all threads share, is not written for every packet.
+//! Whenever a connection has received a segment or is settled, the memory of its queues is compared
+//! with its charge. The account changes by the difference, in units of [`QUANTUM`] bytes. A
+//! connection is never charged less than it holds. It may be charged a little more, so that the
+//! account, which all threads share, is not written for every packet.
 //!
-//! Above the second of the three numbers there is *pressure*, until no more than the first is in
-//! use. The engine is told with every call ([`MemoryRoom`]) whether there is pressure and how much
-//! more may be taken; what it does then is its business. Under pressure, that is what is missing to
-//! the second number, but no connection may take more than its share of it: what all would have if
-//! those that hold something held the same. So a few that are not read do not starve the others.
-//! What is left between the second number and the limit is kept for those who hold little: each may
-//! have its share of it, as long as it holds no more. Newcomers never use that up, however many are
-//! not read. At the limit a transfer would have the least that there is, and take ten times the
-//! packets.
+//! Above the second of the three numbers there is *pressure*, until the use has fallen to the
+//! first. Each call passes [`MemoryRoom`] to the engine: whether there is pressure, and how much
+//! more the connection may take. Under pressure that is the rest up to the second number, but no
+//! more than the connection's share: the amount that each would have if all holders held the same.
+//! So a few connections that are not read do not starve the others. The rest between the second
+//! number and the limit is reserved for connections that hold little: each may take its share of
+//! it, as long as it holds no more. New connections never use that up, however many are not read.
+//! At the limit a transfer would get the minimum, and need ten times as many packets.
 //!
-//! *The limit is exceeded* only by what every connection may always have, the first numbers of
-//! `tcp_rmem` and `tcp_wmem` and one segment, and per thread by one chunk.
+//! *The limit is exceeded* only by the minimum that every connection may always have (the first
+//! numbers of `tcp_rmem` and `tcp_wmem` and one segment), and by one chunk per thread.
 //!
-//! *Waking.* A writer that finds no memory has something queued, so an acknowledgement has it asked
-//! again; but others may give memory back before. So may they before the peer asks about a window
-//! that was closed because data was dropped. Both enter a list, with a mark for all that are in
-//! it: how far the use must fall. Whoever charges less looks for the mark, and hands the whole list
-//! to the poller as sockets that may go on. Who still finds nothing enters the list again with a
-//! lower mark, so the list is not gone through for every packet. Who is bounded by several accounts
-//! enters the list of the one that leaves it least. A writer enters, sets the mark and
-//! then looks at the use; the other side changes the use and then looks at the mark. So one of the
-//! two sees the other.
+//! *Waking.* A writer that finds no memory has queued data, so an acknowledgement will call it
+//! again; but other connections may free memory earlier. The same holds for a window that was
+//! closed because data was dropped: memory may be free before the peer probes it. Both kinds of
+//! connections enter a list. The list has one threshold for all: the use at which they are woken. A
+//! thread that reduces a charge checks the threshold, and passes the whole list to the poller as
+//! sockets that may continue. A connection that still finds no memory enters the list again with a
+//! lower threshold, so the list is not walked for every packet. A connection under several accounts
+//! enters the list of the account that leaves it least. A writer enters, sets the threshold and
+//! then reads the use; the other side changes the use and then reads the threshold. So at least one
+//! of them sees the other's write.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,39 +45,40 @@ use crate::sync::lock;
 /// The unit of the account, and of `tcp_mem`: bytes.
 pub(crate) const QUANTUM: usize = 4096;
 
-/// What a connection may be charged for above what it holds while there is no pressure, in bytes.
+/// Bytes that a connection may be charged above its holdings while there is no pressure.
 const SURPLUS: usize = 4 * QUANTUM;
 
 /// The list of those who wait is gone through again when so much of the limit has been given back.
 const WAKE_STEPS: usize = 64;
 
-/// What the queues of all connections of a stack hold.
+/// The memory of all connections' queues in a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// Bytes of memory that they bind: received and not read, out of order, written and not
-    /// acknowledged, and what of their buffers is free or outdated.
+    /// Bytes in use: received and not read, out of order, written and not acknowledged, and free or
+    /// outdated parts of their buffers.
     pub bytes: usize,
-    /// The most that it ever was.
+    /// The highest value of `bytes` so far.
     pub peak: usize,
-    /// Bytes of free buffers that are kept for later. With `bytes` they are never much more than
-    /// what begins the pressure.
+    /// Bytes of free buffers that are kept for later. With `bytes` they hardly exceed the use at
+    /// which pressure begins.
     pub pooled: usize,
-    /// Connections that hold some of it.
+    /// Connections that use some of it.
     pub holders: usize,
     /// Whether memory is short.
     pub pressure: bool,
-    /// `net.ipv4.tcp_mem` in bytes: where pressure ends, where it begins, and the limit.
+    /// `net.ipv4.tcp_mem` in bytes: the use at which pressure ends, the use at which it begins, and
+    /// the limit.
     pub thresholds: [usize; 3],
 }
 
 /// The account.
 pub(crate) struct MemoryAccount {
-    /// What is used and by how many, in one word; see [`Level`].
+    /// The use and the number of users, in one word; see [`Level`].
     level: CachePadded<AtomicU64>,
     peak: AtomicUsize,
     pressure: AtomicBool,
-    /// At this use or less those who wait are asked again; zero if no thread waits.
+    /// At this use or less, waiting connections are called again; zero if none waits.
     wake_at: AtomicUsize,
     /// Counts how often the list was taken.
     round: AtomicU32,
@@ -89,8 +90,8 @@ pub(crate) struct MemoryAccount {
 const HOLDER_BITS: u32 = 24;
 const _: () = assert!(MAX_CONNECTIONS < 1 << HOLDER_BITS);
 
-/// What is used, in bytes, and how many connections use it. Both change together, by one addition
-/// to one word: quanta above, holders below.
+/// The bytes in use, and the number of connections that use them. Both change together, by one
+/// addition to one word: quanta in the upper bits, holders in the lower.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     used: usize,
@@ -109,7 +110,7 @@ impl Level {
     }
 }
 
-/// Those who wait for memory.
+/// Connections that wait for memory.
 #[derive(Default)]
 struct Waiting {
     ids: Vec<ConnectionId>,
@@ -117,14 +118,14 @@ struct Waiting {
     ended: usize,
 }
 
-/// A number of `tcp_mem` in bytes.
+/// Converts a number of `tcp_mem` to bytes.
 #[inline]
 fn in_bytes(pages: u64) -> usize {
     usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(QUANTUM)
 }
 
-/// What is left of `room` for one of `holders` connections, which was charged for `charged` bytes,
-/// since pressure began.
+/// The part of `room` for one of `holders` connections, which is charged `charged` bytes, under
+/// pressure.
 #[cold]
 fn pressed_room(
     tcp_mem: &[u64; 3],
@@ -165,7 +166,7 @@ impl MemoryAccount {
         self.pressure.load(Ordering::Relaxed)
     }
 
-    /// What the engine is told for a connection that was charged for `charged` bytes.
+    /// The room to pass to the engine for a connection that is charged `charged` bytes.
     pub(crate) fn room(&self, tcp_mem: &[u64; 3], charged: u32) -> MemoryRoom {
         let Level { used, holders } = self.level();
         let bytes = in_bytes(tcp_mem[2]).saturating_sub(used);
@@ -183,8 +184,8 @@ impl MemoryAccount {
         self.level().used
     }
 
-    /// A connection that was charged for `charged` bytes holds `held`. Returns whether memory has
-    /// become short by that.
+    /// Updates the charge of a connection from `charged` to `held` bytes. Returns whether that has
+    /// made memory short.
     #[inline]
     pub(crate) fn charge(&self, charged: &mut u32, held: usize, tcp_mem: &[u64; 3]) -> bool {
         let old = *charged as usize;
@@ -236,7 +237,7 @@ impl MemoryAccount {
         self.wake_at_mark(self.level().used);
     }
 
-    /// Asks all waiters again, if there are any and at most as much as they wait for is `used`.
+    /// Calls all waiters again, if there are any and `used` is at or below their threshold.
     fn wake_at_mark(&self, used: usize) {
         let mark = self.wake_at.load(Ordering::SeqCst);
         if mark != 0 && used <= mark {
@@ -244,9 +245,9 @@ impl MemoryAccount {
         }
     }
 
-    /// A connection has ended that may be on the list, by its `ticket`. When most of the list have
-    /// ended, those who are left are asked again, so that it does not grow with connections that
-    /// come and go.
+    /// Called when a connection has ended that may be on the list, by its `ticket`. When most of
+    /// the list have ended, the rest are called again, so that the list does not grow with
+    /// connections that come and go.
     pub(crate) fn forget(&self, ticket: u32) {
         if ticket != self.round.load(Ordering::Relaxed) {
             return;
@@ -264,7 +265,7 @@ impl MemoryAccount {
         }
     }
 
-    /// Has all who wait asked again.
+    /// Makes all waiting connections try again.
     #[cold]
     pub(crate) fn wake(&self) {
         let list = {
@@ -279,14 +280,14 @@ impl MemoryAccount {
 
 #[cfg(test)]
 impl MemoryAccount {
-    /// How often those who waited were asked again.
+    /// How often waiting connections were called again.
     pub(crate) fn wakes(&self) -> u32 {
         self.round.load(Ordering::Relaxed) - 1
     }
 }
 
 impl MemoryAccount {
-    /// What the account says, with the limits of `tcp_mem` (pages).
+    /// The state of the account, with the limits of `tcp_mem` (pages).
     pub(crate) fn usage(&self, tcp_mem: &[u64; 3], pooled: usize) -> MemoryUse {
         let thresholds = tcp_mem.map(in_bytes);
         let Level { used: bytes, holders } = self.level();
@@ -320,7 +321,7 @@ mod tests {
             account.wait(id(slot), &mut ticket, &[1, 2, 3]);
             account.forget(ticket);
             assert!(lock(&account.waiting).ids.len() <= 3);
-            // The one that lives is asked now and then, and enters again.
+            // The live connection is called from time to time, and enters again.
             account.wait(id(0), &mut alive, &[1, 2, 3]);
         }
         account.forget(0);

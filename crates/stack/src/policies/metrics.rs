@@ -1,10 +1,8 @@
-//! What connections taught about their peers, for the connections that follow (Linux:
-//! `tcp_metrics`).
+//! Metrics of peers, learnt from earlier connections and used by later ones (Linux: `tcp_metrics`).
 //!
 //! Kept per pair of addresses: the Fast Open cookie, the MSS that the peer announced with it, and
-//! how Fast Open fared. The oldest entry goes when one more is learnt than
-//! [`MAX_METRICS_ENTRIES`]. Whether something on the way swallows Fast Open is kept for the whole
-//! stack.
+//! failures of Fast Open. Beyond [`MAX_METRICS_ENTRIES`] a new entry replaces the oldest. Whether a
+//! middlebox drops Fast Open is kept for the whole stack.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -24,7 +22,7 @@ const CLIENT_NO_COOKIE: u32 = 4;
 /// The pause doubles with every black hole that is found, this often.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// What is known of one peer.
+/// The metrics of one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The cookie that it gave last.
@@ -39,24 +37,24 @@ pub(crate) struct Entry {
     last_syn_loss: Option<Instant>,
 }
 
-/// What the stack knows of one peer, as `ip tcp_metrics show` shows it.
+/// The metrics of one peer, as `ip tcp_metrics show` prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerMetrics {
-    /// Our address.
+    /// The local address.
     pub local: IpAddr,
-    /// The peer's.
+    /// The peer's address.
     pub remote: IpAddr,
     /// The MSS that it announced when it last answered a Fast Open.
     pub mss: Option<u16>,
-    /// The Fast Open cookie that it gave last.
+    /// The Fast Open cookie that it sent last.
     pub cookie: Option<FastOpenOption>,
     /// SYNs with data in a row that seem to have been dropped.
     pub syn_losses: u16,
-    /// When the last of them was noticed.
+    /// The time of the last of them.
     pub last_syn_loss: Option<Instant>,
 }
 
-/// What is known of all peers.
+/// The metrics of all peers.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     entries: BTreeMap<(IpAddr, IpAddr), Entry>,
@@ -65,7 +63,7 @@ pub(crate) struct Metrics {
     pause: Pause,
 }
 
-/// How long Fast Open pauses because something swallows it.
+/// The pause of Fast Open after a middlebox has dropped it.
 #[derive(Debug, Default)]
 struct Pause {
     /// Black holes found since Fast Open last worked.
@@ -108,13 +106,13 @@ impl Metrics {
         change(self.entries.entry(pair).or_default());
     }
 
-    /// As if the peer had given `cookie`.
+    /// Records `cookie` as if the peer had sent it.
     #[cfg(test)]
     pub(crate) fn teach(&mut self, key: &FlowKey, cookie: Option<FastOpenOption>) {
         self.learn(key, |entry| entry.on_syn_ack(Instant::ZERO, (1460, cookie), false, 0));
     }
 
-    /// In which forms the peer refused a cookie.
+    /// The forms in which the peer refused a cookie.
     #[cfg(test)]
     pub(crate) fn refusals(&self, key: &FlowKey) -> u8 {
         self.entry(key).refused
@@ -150,7 +148,7 @@ impl Metrics {
         self.pause.found = 0;
     }
 
-    /// What an open for `key` starts from.
+    /// The Fast Open parameters for opening `key`.
     pub(crate) fn fast_open(
         &mut self,
         key: &FlowKey,
@@ -177,7 +175,7 @@ impl Metrics {
 }
 
 impl Entry {
-    /// Takes what a SYN-ACK told.
+    /// Records the results of a SYN-ACK.
     pub(crate) fn on_syn_ack(
         &mut self,
         now: Instant,

@@ -21,10 +21,10 @@ use crate::qdisc::Kind;
 use crate::sockets::fast_open::FastOpenKeys;
 use crate::sync::lock;
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// What the engine reads.
+    /// The engine's settings.
     pub(crate) tcp: Config,
     /// First and last ephemeral port.
     pub(crate) ip_local_port_range: (u16, u16),
@@ -58,8 +58,8 @@ pub(crate) struct Settings {
     pub(crate) tcp_fastopen_blackhole_timeout: Duration,
     /// Counts how often that was written, since writing it ends the pause.
     pub(crate) tcp_fastopen_blackhole_generation: u32,
-    /// Who waits in a read is woken for every packet, which the poller has worked on; otherwise
-    /// that thread works on what arrives.
+    /// The poller processes every packet and then wakes the thread that waits in a read. Otherwise
+    /// that thread processes the packets itself.
     pub(crate) tcp_low_latency: bool,
     /// A pure ACK enters an empty prequeue, too.
     pub(crate) prequeue_pure_ack: bool,
@@ -145,14 +145,14 @@ impl Default for Settings {
     }
 }
 
-/// Why a setting was not read or changed.
+/// The reason why a setting was not read or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SysctlError {
     /// There is no setting of that name.
     #[error("{name}: no such setting{}", hint(.suggestion))]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// A name that looks like it.
         suggestion: Option<&'static str>,
@@ -164,12 +164,12 @@ pub enum SysctlError {
         name: &'static str,
         /// The value that was given.
         value: String,
-        /// What may be given.
+        /// The allowed values.
         allowed: String,
     },
 }
 
-/// What there is to know about a setting.
+/// The description of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SysctlInfo {
@@ -179,12 +179,12 @@ pub struct SysctlInfo {
     pub doc: &'static str,
     /// The value that a new stack has, as text.
     pub default: String,
-    /// What may be given, in words.
+    /// The allowed values, in words.
     pub allowed: String,
-    /// The option that overrules it for one socket; empty if none does.
+    /// The socket option that overrides it; empty if there is none.
     pub socket: &'static str,
-    /// How it is unlike Linux's setting of that name, or where Linux has what only we name so;
-    /// empty if there is nothing to say.
+    /// The difference from Linux's setting of that name, or Linux's equivalent of a setting that
+    /// only this stack has; empty if there is none.
     pub linux: &'static str,
 }
 
@@ -218,7 +218,7 @@ fn tcp_mem_of(bytes: u64) -> [u64; 3] {
     [ends, begins, 2 * ends]
 }
 
-/// The settings as one thread saw them last, and the count of changes then.
+/// One thread's copy of the settings, and the count of changes when it was taken.
 #[derive(Debug, Default)]
 pub(crate) struct SettingsCache(RefCell<Option<(u64, Rc<Settings>)>>);
 
@@ -255,7 +255,7 @@ impl SysctlTable {
         lock(&self.current).clone()
     }
 
-    /// The settings as they are now, from `cache` if nothing has changed since it was filled.
+    /// The present settings, from `cache` if nothing has changed since it was filled.
     #[inline]
     pub(crate) fn cached(&self, cache: &SettingsCache) -> Rc<Settings> {
         // Read before the settings are: those in the cache are at least as new as their count.
@@ -279,8 +279,8 @@ impl SysctlTable {
         Ok((entries::find(name)?.get)(&self.snapshot()))
     }
 
-    /// Sets `name` to `value`. It holds from the next call of the engine on, for open connections
-    /// as well, except where the description says that it is for new ones.
+    /// Sets `name` to `value`. It takes effect with the engine's next call, for open connections as
+    /// well, unless the description says that it is for new ones.
     ///
     /// # Errors
     /// If there is no such setting or it does not allow the value; nothing has changed then.

@@ -1,8 +1,8 @@
-//! Packets that no socket accepts, and the hook of a program that has a use for them.
+//! Packets that no socket accepts, and the hook for a program that handles them.
 //!
-//! A stack has one hook at most: a function that is called for each such packet, or a queue that
-//! the program reads. What a hook is not given, and what it does not take, goes the way that it
-//! goes without one.
+//! A stack has at most one hook: a function that is called for each such packet, or a queue that
+//! the program reads. A packet that the hook does not get or does not take is handled as without a
+//! hook.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 use crate::zone;
 
-/// Why no socket accepts a packet.
+/// The reason why no socket accepts a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnhandledKind {
@@ -31,8 +31,8 @@ pub enum UnhandledKind {
     /// Its transport protocol, by IANA's number, is none that the stack has: those are TCP, UDP,
     /// and the ICMP of the packet's IP version.
     Protocol(u8),
-    /// An ICMP or ICMPv6 message that no socket has a use for: an echo reply, an error that quotes
-    /// none of our packets, a type that the stack does not know.
+    /// An ICMP or ICMPv6 message that no socket uses: an echo reply, an error that quotes none of
+    /// the stack's packets, an unknown type.
     Icmp {
         /// The type of the message.
         message: u8,
@@ -47,11 +47,11 @@ pub enum UnhandledKind {
 
 /// A packet that no socket accepts.
 ///
-/// It is whole: fragments have been put together (without the options of an IPv4 header, and
-/// without the extension headers that stood before an IPv6 fragment header), its checksums are
-/// complete as far as the stack knows them, and what a device handed over as one train of datagrams
-/// comes one by one. A hook sees nothing of a packet that has an error in its headers or a wrong
-/// checksum, apart from [`NotIp`](UnhandledKind::NotIp).
+/// The packet is complete. Fragments are reassembled, without the options of an IPv4 header and
+/// without the extension headers before an IPv6 fragment header. Checksums are complete as far as
+/// the stack knows them. A device's train of datagrams is passed one datagram at a time. A hook
+/// never gets a packet with an error in its headers or a wrong checksum, except
+/// [`NotIp`](UnhandledKind::NotIp).
 pub struct Unhandled {
     pub(crate) kind: UnhandledKind,
     pub(crate) packet: Packet,
@@ -63,7 +63,7 @@ pub struct Unhandled {
 }
 
 impl Unhandled {
-    /// Why no socket accepts it.
+    /// The reason why no socket accepts it.
     pub fn kind(&self) -> UnhandledKind {
         self.kind
     }
@@ -83,22 +83,22 @@ impl Unhandled {
         self.packet.to_vec()
     }
 
-    /// The sender; `None` if it is no IP packet.
+    /// The sender; `None` if it is not an IP packet.
     pub fn source(&self) -> Option<IpAddr> {
         self.arrived.map(|arrived| zone::bare(arrived.src))
     }
 
-    /// Where it was sent to; `None` if it is no IP packet.
+    /// The destination; `None` if it is not an IP packet.
     pub fn destination(&self) -> Option<IpAddr> {
         self.arrived.map(|arrived| zone::bare(arrived.dst))
     }
 
-    /// Where its transport header begins, in bytes; `None` if it is no IP packet.
+    /// The offset of its transport header in bytes; `None` if it is not an IP packet.
     pub fn transport_at(&self) -> Option<usize> {
         self.arrived.map(|arrived| arrived.transport_at)
     }
 
-    /// The place of the interface that it came in by, in
+    /// The interface on which it arrived, as its position in
     /// [`Stack::interfaces`](crate::Stack::interfaces).
     pub fn interface(&self) -> usize {
         usize::from(self.interface)
@@ -126,37 +126,37 @@ impl fmt::Debug for Unhandled {
     }
 }
 
-/// What becomes of a packet that no socket accepts.
+/// The treatment of a packet that no socket accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// The hook has taken it, or it is to vanish: its sender gets no answer from the stack.
     Taken,
-    /// What is done without a hook: a protocol is answered with "protocol unreachable" (RFC 1122,
+    /// The treatment without a hook. A protocol is answered with "protocol unreachable" (RFC 1122,
     /// section 3.2.2.1) or, over IPv6, with a parameter problem (RFC 8200, section 4), a datagram
     /// with "port unreachable", all within the limits on ICMP. An echo request is answered as if
-    /// its destination were this host, unless `plimsoll.icmp_echo_any` is 0. Other ICMP and what is
-    /// no IP vanish.
+    /// its destination were this host, unless `plimsoll.icmp_echo_any` is 0. Other ICMP messages
+    /// and packets that are not IP are dropped.
     Default,
 }
 
-/// Which packets a hook gets.
+/// The kinds of packets that a hook gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnhandledConfig {
-    /// Those of transport protocols that the stack does not have. On unless it says otherwise.
+    /// Packets of transport protocols that the stack does not have. On unless set.
     pub protocols: bool,
-    /// ICMP messages that no socket has a use for. On unless it says otherwise.
+    /// ICMP messages that no socket uses. On unless set.
     pub icmp: bool,
-    /// Echo requests to addresses that are not ours. Off unless it says otherwise: then the stack
-    /// answers for any address that it takes.
+    /// Echo requests to addresses that are not local. Off unless set: then the stack answers for
+    /// any address that it accepts.
     pub echo_requests: bool,
-    /// UDP datagrams to ports without a socket. Off unless it says otherwise.
+    /// UDP datagrams to ports without a socket. Off unless set.
     pub datagrams: bool,
-    /// What is no IP packet. Off unless it says otherwise.
+    /// Packets that are not IP. Off unless set.
     pub not_ip: bool,
-    /// Bytes that the packets in a queue may cost, with 128 for each in addition to its own.
-    /// 212,992 unless it says otherwise, 1 at least. A packet more is dropped
-    /// (`plimsoll.UnhandledDropped`). It means nothing to a function.
+    /// Limit of the cost of the packets in a queue, in bytes, with 128 for each in addition to its
+    /// data. 212,992 unless set, 1 at least. A further packet is dropped
+    /// (`plimsoll.UnhandledDropped`). Ignored for a function.
     pub rcvbuf: usize,
 }
 
@@ -213,7 +213,7 @@ impl UnhandledConfig {
 /// A function of the application that is called for each packet.
 pub(crate) type Handler = Box<dyn Fn(&Unhandled) -> Disposition + Send + Sync>;
 
-/// What has become of a packet that was offered to a hook.
+/// The outcome of offering a packet to a hook.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
     Answered(Disposition),
@@ -355,12 +355,12 @@ impl Drop for Hook {
     }
 }
 
-/// The place of a stack's hook. It is read without a lock.
+/// The hook of a stack. It is read without a lock.
 #[derive(Default)]
 pub(crate) struct HookPlace(ArcSwapOption<Hook>);
 
 impl HookPlace {
-    /// Whether there is a hook that wants packets of `kind`.
+    /// Whether there is a hook for packets of `kind`.
     pub(crate) fn wants(&self, kind: UnhandledKind) -> bool {
         self.0.load().as_ref().is_some_and(|hook| hook.wants(kind))
     }

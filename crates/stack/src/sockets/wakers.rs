@@ -1,18 +1,18 @@
-//! The wakers of those who wait for a socket or a listener.
+//! The wakers of threads and tasks that wait for a socket or a listener.
 //!
 //! # Theory of operation
 //!
-//! For each direction there is one waker, that of the latest `poll_*` call: one task owns that
-//! direction. Beside it any number of *waiters* may wait, threads that block and futures, each
-//! under its own key ([`WaitKey`]). A waiter that asks again replaces its waker; one that gives up
-//! takes it out. So there are never more wakers than there are waiters at that moment.
+//! For each direction there is one waker without a key, that of the latest `poll_*` call: one task
+//! owns that direction. In addition, any number of *waiters* may wait, threads that block and
+//! futures, each with its own key ([`WaitKey`]). A waiter that registers again replaces its waker;
+//! one that stops waiting removes it. So there are never more wakers than waiters.
 //!
-//! A waker is code of the application: cloning, waking and dropping it may do anything, and may
-//! panic. None of it happens while a lock is held. Wakers are cloned before the lock is taken; what
-//! leaves the set goes to a [`WakeList`], or back to the caller, who releases the lock first. Each
-//! call is caught by itself: a waker that panics is counted (`plimsoll.WakerPanics`), the panic
-//! hook has reported it, and the others are woken all the same. A program that is built with `panic
-//! = "abort"` ends at the first panic: then there is nothing to catch.
+//! A waker is application code: cloning, calling and dropping it may do anything, and may panic.
+//! None of it happens while a lock is held. Wakers are cloned before the lock is taken. Wakers that
+//! leave the set go to a [`WakeList`], or back to the caller, which releases the lock first. Each
+//! call catches its own panic: the panic hook has reported it, it is counted
+//! (`plimsoll.WakerPanics`), and the other wakers are called all the same. A program that is built
+//! with `panic = "abort"` ends at the first panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ pub struct WaitKey {
     waiter: Waiter,
 }
 
-/// What it means for the ACK of a request that a thread or task waits.
+/// The effect that a waiting thread or task has on the ACK of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Waiter {
     /// It works on what has come as soon as it runs, and may look for more before it answers.
@@ -66,7 +66,7 @@ impl WaitKey {
     }
 }
 
-/// What a thread or task waits for.
+/// The event that a thread or task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interest {
     /// To read, or to accept.
@@ -78,19 +78,19 @@ pub enum Interest {
 /// The wakers of those who wait under a key, for each [`Interest`].
 type Keyed = [Vec<(WaitKey, Waker)>; 2];
 
-/// Those who wait for one socket.
+/// The wakers of one socket.
 #[derive(Debug, Default)]
 pub(crate) struct WakerSet {
-    /// Of who asked last, for each [`Interest`].
+    /// The wakers without a key, for each [`Interest`].
     latest: [Option<Waker>; 2],
     /// Made when a thread or task waits under a key for the first time.
     keyed: Option<Box<Keyed>>,
 }
 
 impl WakerSet {
-    /// Keeps `waker` for one who waits under `key`, or for the one who asks without a key. It stays
-    /// until [`take`](Self::take) or [`cancel`](Self::cancel). Returns the waker that it replaces;
-    /// the caller [discards](discard) that without a lock.
+    /// Keeps `waker` under `key`, or as the one without a key. It stays until [`take`](Self::take)
+    /// or [`cancel`](Self::cancel). Returns the waker that it replaces; the caller
+    /// [discards](discard) that without a lock.
     #[must_use]
     pub(crate) fn register(
         &mut self,
@@ -129,7 +129,7 @@ impl WakerSet {
         }
     }
 
-    /// Who waited under `key` does not any more. Returns its waker, if it was not taken before.
+    /// Removes and returns the waker under `key`, unless it was taken before.
     #[must_use]
     pub(crate) fn cancel(&mut self, interest: Interest, key: WaitKey) -> Option<Waker> {
         let list = &mut self.keyed.as_mut()?[interest as usize];
@@ -139,14 +139,15 @@ impl WakerSet {
         Some(waker)
     }
 
-    /// Whether a thread or task waits for that.
+    /// Whether a thread or task waits for `interest`.
     #[inline]
     pub(crate) fn is_waiting(&self, interest: Interest) -> bool {
         let keyed = self.keyed.as_ref().is_some_and(|lists| !lists[interest as usize].is_empty());
         keyed || self.latest[interest as usize].is_some()
     }
 
-    /// Who waits to read, as the engine distinguishes them. Who waits without a key is a task.
+    /// The kind of waiters for a read, as the engine distinguishes them. A waiter without a key is
+    /// a task.
     #[inline]
     pub(crate) fn reader(&self) -> Reader {
         let is_under = |waiter| {
@@ -187,7 +188,7 @@ impl WakerSet {
         }
     }
 
-    /// How many wait, and the capacity.
+    /// The number of waiters, and the capacity.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn counts(&self) -> (usize, usize) {
         let latest = self.latest.iter().flatten().count();
@@ -198,7 +199,7 @@ impl WakerSet {
 
 impl Drop for WakerSet {
     fn drop(&mut self) {
-        // Nobody is left to be woken. The thread that drops the socket must not see their panics.
+        // No waker is called here. The thread that drops the socket must not get their panics.
         for latest in &mut self.latest {
             let _ = discard(latest.take());
         }
@@ -210,7 +211,7 @@ impl Drop for WakerSet {
     }
 }
 
-/// Wakers on their way to be woken, once no lock is held.
+/// Wakers that will be called once no lock is held.
 #[derive(Debug, Default)]
 pub(crate) struct WakeList {
     few: ArrayVec<Waker, 8>,
@@ -224,7 +225,7 @@ impl WakeList {
         }
     }
 
-    /// Wakes all of them. The caller holds no lock. Returns how many have panicked.
+    /// Calls all of them. The caller holds no lock. Returns how many have panicked.
     #[must_use]
     #[inline]
     pub(crate) fn fire(&mut self) -> u64 {
@@ -249,8 +250,7 @@ pub(crate) fn wake(waker: Waker) {
     caught(|| waker.wake());
 }
 
-/// Drops a waker that is not needed any more. The caller holds no lock. Returns how many have
-/// panicked.
+/// Drops a waker that is no longer needed. The caller holds no lock. Returns the number of panics.
 #[must_use]
 pub(crate) fn discard(waker: Option<Waker>) -> u64 {
     waker.map_or(0, |waker| u64::from(!caught(|| drop(waker))))
@@ -259,7 +259,7 @@ pub(crate) fn discard(waker: Option<Waker>) -> u64 {
 /// Calls code of the application. Returns whether it came to its end; its panic goes no further.
 fn caught(call: impl FnOnce()) -> bool {
     let Err(thrown) = catch_unwind(AssertUnwindSafe(call)) else { return true };
-    // What was thrown is a value of the application, too.
+    // The panic's payload is a value of the application, too.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
         std::mem::forget(again);
     }

@@ -1,40 +1,41 @@
-//! Spinning: a thread that would sleep in a read polls the devices itself for a while.
+//! Spinning: a thread that would sleep in a read first polls the devices itself for a while.
 //!
 //! # Theory of operation
 //!
-//! One thread at a time spins for a queue of the stack, the one that gets the spinner's token
-//! ([`Stack::try_spin_for`]); any other sleeps at once. It polls only that queue, and takes the
-//! poll token for each poll, like the poller.
+//! One thread at a time spins for a queue of the stack: the one that gets the spinner's token
+//! ([`Stack::try_spin_for`]). Any other thread sleeps at once. A spinner polls only that queue, and
+//! takes the poll token for each poll, like the poller.
 //!
-//! While it spins, the poller need not be woken for every packet. So a spinner holds a *lease*: the
-//! poller sleeps without the file descriptors of the devices until the lease ends, and devices that
-//! kick do not. Every poll of the spinner prolongs the lease to [`SPIN_LEASE`] from then on. A
-//! spinner that has found what it waited for lets the lease run out, since its next read is likely
-//! to spin again; one that has found nothing ends it, looks once more, and wakes the poller if that
-//! relies on it. So a packet that comes when nobody spins any more waits for no longer than the
-//! lease, and neither does any packet if the spinner is kept from running.
+//! While a thread spins, the poller need not be woken for every packet. So a spinner holds a
+//! *lease*: until it ends, the poller sleeps without the file descriptors of the devices, and
+//! devices that wake by a kick do not do so. Every poll of the spinner extends the lease to
+//! [`SPIN_LEASE`] from then on. A spinner that has found its data lets the lease run out, since its
+//! next read is likely to spin again. One that has found nothing ends the lease, checks the devices
+//! once more, and wakes the poller if the poller relies on it. So a packet that arrives after
+//! spinning has ended waits no longer than the lease; neither does any packet if the spinner is
+//! kept from running.
 //!
-//! *Readers of datagrams that are behind.* What a poller reads while a receive queue is full is
-//! dropped, and the poller takes the processor from the reader. So a poller with its own thread
+//! *Readers of datagrams that lag.* Packets that a poller reads while a receive queue is full are
+//! dropped, and the poller takes the CPU from the reader. So a poller with its own thread
 //! ([`QueueWaiter::lend_to_readers`]) then leaves the devices to the readers, under a lease as
-//! above: a reader of UDP that finds nothing polls once by itself before it waits. As long as that
-//! brings something, the lease goes on, and neither thread waits for the other; when it does not,
-//! or no reader comes, the poller is back. The lease begins before readers are woken, so that none
-//! has done its work and sleeps again by then.
+//! above: a UDP reader that finds no datagram polls once by itself before it waits. As long as
+//! those polls find packets, the lease is extended, and neither thread waits for the other. When
+//! they do not, or no reader comes, the poller resumes. The lease begins before readers are woken,
+//! so that no reader can finish and sleep again before it.
 //!
-//! *Readers of a stream that the devices wake.* A reader that is woken by the descriptors of the
-//! devices as well as by its waker ([`UdpSocket::watch_devices`]) need not wait for the poller at
-//! all. While it reads a stream, each time that it finds nothing it polls. If that brings something
-//! for it, or empties the devices, it prolongs the lease: the next packet wakes it, and nobody
-//! else. Otherwise the descriptors may stay as they are, so that nothing wakes it: it ends the
-//! lease as a spinner does that has found nothing. When it does not poll for as long as the lease
-//! lasts, the poller is back, so other sockets wait for no longer than that.
+//! *Readers of a stream that the devices wake.* A reader that is woken by the devices' descriptors
+//! as well as by its waker ([`UdpSocket::watch_devices`]) need not wait for the poller at all.
+//! While it reads a stream, it polls each time that it finds no datagram. If the poll brings a
+//! datagram for it, or empties the devices, it extends the lease: the next packet wakes only this
+//! reader. Otherwise the descriptors may stay readable without a further wake-up, so the reader
+//! ends the lease as an unsuccessful spinner does. If it does not poll for the length of the lease,
+//! the poller resumes, so other sockets wait no longer than that.
 //!
 //! [`QueueWaiter::lend_to_readers`]: crate::QueueWaiter::lend_to_readers
 //! [`UdpSocket::watch_devices`]: crate::UdpSocket::watch_devices
 //!
-//! What it costs is counted: polls (`plimsoll.BusyPolls`), those that found something
-//! (`plimsoll.BusyPollHits`), those of readers that the devices wake (`plimsoll.WatcherPolls`), and
+//! Its cost is counted: polls (`plimsoll.BusyPolls`), polls that found something
+//! (`plimsoll.BusyPollHits`), polls of readers that the devices wake (`plimsoll.WatcherPolls`), and
 //! the time spent (`plimsoll.BusyPollMicros`).
 
 use plimsoll_tcp::{Duration, Instant};
@@ -46,7 +47,7 @@ use crate::stack::Stack;
 /// Packets that a spinner takes from every device in one poll.
 const BUDGET: usize = 64;
 
-/// What one poll of a spinner found.
+/// The outcome of a spinner's poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spun {
     /// Something was done.
@@ -55,7 +56,7 @@ pub enum Spun {
     Idle,
     /// Another thread polls.
     Busy,
-    /// The stack has come to its end.
+    /// The stack has ended.
     Ended,
 }
 
@@ -66,19 +67,20 @@ pub struct Spin<'a> {
     queue: u8,
     since: Instant,
     last: Instant,
-    /// How long the lease lasts when it has come to its end.
+    /// The length of the lease after spinning ends.
     keeps: Option<Duration>,
 }
 
 impl Stack {
-    /// How long a read spins before it sleeps, by `net.core.busy_read`; zero is not at all.
+    /// The time for which a read spins before it sleeps, from `net.core.busy_read`; zero disables
+    /// it.
     pub fn busy_read(&self) -> Duration {
         Duration::from_micros(u64::from(self.settings().busy_read))
     }
 
-    /// For a reader of datagrams that has found nothing: polls the devices of a queue once, if the
-    /// poller has left them to readers, and takes about `budget` packets from each. Returns whether
-    /// `found` says so after that.
+    /// Called for a reader of datagrams that has found none: polls the devices of a queue once, if
+    /// the poller has left them to readers, and takes about `budget` packets from each. Returns the
+    /// result of `found` after that.
     pub(crate) fn poll_for_reader(
         &self,
         queue: u8,
@@ -112,7 +114,7 @@ impl Stack {
         let Some(mut spin) = self.try_spin_for(usize::from(queue), now) else { return false };
         let own = self.pollers.queue(queue);
         own.spinner().set_lent();
-        // Devices without a descriptor kick the poller, since they do not wake the reader.
+        // Devices without a descriptor wake the poller, since they do not wake the reader.
         own.waiter().set_quiet(false);
         self.count(IpCounter::WatcherPolls);
         let spun = spin.poll_some(now, budget);
@@ -180,7 +182,7 @@ impl Spin<'_> {
         }
     }
 
-    /// Ends spinning because what it waited for has come.
+    /// Ends spinning because the awaited data has come.
     pub fn succeed(mut self, now: Instant) {
         self.last = self.last.max(now);
         self.keeps = Some(SPIN_LEASE);
@@ -209,12 +211,12 @@ impl Drop for Spin<'_> {
         if let Some(lease) = self.keeps {
             spinner.prolong(self.last + lease);
             spinner.give_back();
-            // A poller that went to sleep before there was a lease looks after the devices then.
+            // A poller that went to sleep before there was a lease polls the devices then.
             waiter.kick_before(self.last + lease);
         } else {
             let relied_on = spinner.end();
             waiter.set_quiet(false);
-            // What a device has kept quiet about is looked at once more.
+            // Checks the devices for packets that were not announced during the lease.
             let looked = stack.poll_queue(usize::from(self.queue), self.last, BUDGET);
             spinner.give_back();
             match looked {

@@ -1,21 +1,20 @@
 //! Listening sockets: the SYN queue, the accept queue, and what happens when one is full.
 //!
-//! A SYN for a listener makes a connection in SYN-RECEIVED at once; it sits in the connection
-//! table like any other and counts towards the listener's SYN queue. When its handshake completes
-//! it moves to the accept queue. Both are bounded by the backlog (and that by
-//! `net.core.somaxconn`).
+//! A SYN for a listener creates a connection in SYN-RECEIVED at once. It is in the connection table
+//! like any other and counts towards the listener's SYN queue. When its handshake completes it
+//! moves to the accept queue. The backlog limits both queues (and `net.core.somaxconn` limits the
+//! backlog).
 //!
-//! With a full SYN queue, a SYN is answered with a cookie and not remembered (`tcp_syncookies` 1;
-//! 2 does so always), or dropped (0). Without cookies the last quarter of `tcp_max_syn_backlog` is
+//! If the SYN queue is full, a SYN is answered with a cookie and not stored (`tcp_syncookies` 1; 2
+//! does so always), or dropped (0). Without cookies the last quarter of `tcp_max_syn_backlog` is
 //! not used either.
 //!
-//! With a full accept queue, Linux's behaviour: a SYN is dropped; the ACK that would complete a
-//! handshake is dropped, so that the client sends its data again; both are counted
-//! (`TcpExtListenOverflows`, `TcpExtListenDrops`). `tcp_abort_on_overflow` resets the client.
-//! Where that ACK had brought a cookie, what follows it fits nothing that we know. Linux answers it
-//! with a reset, and so ends a connection that its peer takes for open; here it is dropped for a
-//! second.
-//! As on Linux both queues hold one connection more than the backlog says.
+//! If the accept queue is full, the stack behaves like Linux: a SYN is dropped. The ACK that would
+//! complete a handshake is dropped too, so that the client retransmits its data. Both are counted
+//! (`TcpExtListenOverflows`, `TcpExtListenDrops`). `tcp_abort_on_overflow` resets the client. If
+//! that ACK had brought a cookie, the packets that follow it match no connection. Linux answers
+//! them with a reset, and so ends a connection that its peer regards as open; here they are dropped
+//! for a second. As on Linux both queues hold one connection more than the backlog says.
 
 use std::net::SocketAddr;
 
@@ -37,30 +36,30 @@ use crate::stack::socket::TcpSocket;
 use crate::stack::work::Work;
 use crate::zone;
 
-/// A connection that was accepted: its socket, and what that stands for.
+/// An accepted connection: its socket and its endpoint.
 pub(crate) type Accepted = (Arc<TcpSocket>, Arc<Endpoint>);
 
-/// How a listener listens, apart from its address.
+/// The settings of a listener, except its address.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
-    /// Connections that wait to be accepted; 4096 unless set, and no more than
-    /// `net.core.somaxconn`. As on Linux one more may wait than this says: with 0 it is one.
+    /// The largest number of connections that wait to be accepted; 4096 unless set, and no more
+    /// than `net.core.somaxconn`. As on Linux one more may wait: with 0 it is one.
     pub backlog: usize,
-    /// The options of the connections that come from it.
+    /// The options of the accepted connections.
     pub options: Options,
-    /// Whether it asks before it answers a SYN, and how; it does not unless set.
+    /// The gate at which SYNs wait for the application's decision; none unless set.
     pub gate: Option<GateConfig>,
-    /// Others may listen on the same address and port, if they say so as well (SO_REUSEPORT). Each
-    /// has its own accept queue. Which one a SYN is for is chosen by a keyed hash of addresses and
-    /// ports. When one ends, the connections that it has not handed out are reset, as on Linux;
-    /// SYNs go to the others from then on. All listeners of a stack belong to one owner, the
+    /// Other listeners may use the same address and port, if they set this as well (SO_REUSEPORT).
+    /// Each has its own accept queue. A keyed hash of addresses and ports selects the listener of a
+    /// SYN. When a listener ends, its connections that were not accepted are reset, as on Linux;
+    /// the other listeners get all later SYNs. All listeners of a stack belong to one owner, the
     /// program. A listener that lets the stack choose its port begins its own group. Off unless
     /// set.
     pub reuse_port: bool,
-    /// On `[::]`, IPv4 connections are not taken (IPV6_V6ONLY). It is refused with
-    /// [`ListenOn::AnyAddress`](crate::ListenOn::AnyAddress) and `Everything`, which take both. Off
-    /// unless set.
+    /// On `[::]`, refuse IPv4 connections (IPV6_V6ONLY). Invalid with
+    /// [`ListenOn::AnyAddress`](crate::ListenOn::AnyAddress) and `Everything`, which accept both.
+    /// Off unless set.
     pub only_v6: bool,
 }
 
@@ -84,7 +83,7 @@ impl Default for ListenConfig {
     }
 }
 
-/// A listening socket. Dropping it ends listening and resets what was not accepted.
+/// A listening socket. Dropping it ends listening and resets connections that were not accepted.
 pub struct Listener {
     stack: Arc<Stack>,
     inner: Arc<ListenerInner>,
@@ -107,7 +106,7 @@ impl Listener {
     /// Takes the next connection, if there is one, with the peer's address.
     ///
     /// # Errors
-    /// If the listener was closed or the stack has come to its end.
+    /// If the listener was closed or the stack has ended.
     pub fn accept(
         &self,
         now: Instant,
@@ -138,20 +137,20 @@ impl Listener {
         }
     }
 
-    /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
-    /// Only the waker of the latest call is kept. Tasks that share a listener use
+    /// Whether [`accept`](Self::accept) has a connection to return; if not, `waker` fires when it
+    /// may. Only the waker of the latest call is kept. Tasks that share a listener use
     /// [`wait_acceptable`](Self::wait_acceptable).
     pub fn poll_acceptable(&self, waker: &Waker) -> Poll<()> {
         self.register(None, waker)
     }
 
     /// As [`poll_acceptable`](Self::poll_acceptable), for any number of waiters, each with its own
-    /// key. To give up, call [`cancel_wait`](Self::cancel_wait).
+    /// key. [`cancel_wait`](Self::cancel_wait) ends the wait.
     pub fn wait_acceptable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Some(key), waker)
     }
 
-    /// Takes the waker out that waits under `key`, if it has not fired.
+    /// Removes the waker that waits under `key`, if it has not fired.
     pub fn cancel_wait(&self, key: WaitKey) {
         let waker = self.inner.cancel(key);
         self.stack.discard(waker);
@@ -163,49 +162,50 @@ impl Listener {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Connections that have come to the accept queue so far: an edge-triggered poller compares.
+    /// Number of connections that have entered the accept queue so far. An edge-triggered poller
+    /// compares it.
     pub fn arrivals(&self) -> u32 {
         self.inner.arrivals()
     }
 
-    /// Connections that wait to be accepted, and the backlog.
+    /// Number of connections that wait to be accepted, and the backlog.
     pub fn queue_lengths(&self) -> (usize, usize) {
         let (queued, _, backlog) = self.inner.lengths();
         (queued, backlog)
     }
 
-    /// The address and port that we listen on.
+    /// The local address and port.
     pub fn local_addr(&self) -> SocketAddr {
         zone::show(self.inner.local())
     }
 
-    /// Whether it is on IPv6 and leaves connections by IPv4 to others (IPV6_V6ONLY).
+    /// Whether it is on IPv6 and refuses IPv4 connections (IPV6_V6ONLY).
     pub fn only_v6(&self) -> bool {
         self.inner.scope() == Scope::OnlyV6 && self.inner.local().is_ipv6()
     }
 
-    /// The stack that listens.
+    /// The stack of the listener.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
     }
 
-    /// How much the connections that come from here may use at a time, those included that were
-    /// accepted. What is there already stays when a budget is lowered.
+    /// Limits the resources that the listener's connections may use at a time, including those that
+    /// were accepted. A lower budget does not end existing connections.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] names the field that is out of its range.
+    /// [`SocketError::Invalid`] names the field that is out of range.
     pub fn set_budget(&self, budget: Budget) -> Result<(), SocketError> {
         budget.check()?;
         self.inner.budget().set(&budget);
         Ok(())
     }
 
-    /// The budget as it was set.
+    /// The budget.
     pub fn budget(&self) -> Budget {
         self.inner.budget().budget()
     }
 
-    /// What is used of the budget.
+    /// The part of the budget in use.
     pub fn budget_use(&self) -> BudgetUse {
         let (connections, memory) = self.inner.budget().used();
         BudgetUse { connections, half_open: self.inner.pending(), memory }
@@ -228,18 +228,18 @@ impl Listener {
         self.inner.set_backlog(backlog.min(most));
     }
 
-    /// Sets the keys that sign segments from and to peers, for connections to come (TCP_MD5SIG).
+    /// Sets the keys that sign segments from and to peers, for later connections (TCP_MD5SIG).
     pub fn set_md5_keys(&self, keys: Md5Keys) {
         self.stack.policies.use_md5();
         self.inner.set_md5_keys(keys);
     }
 
-    /// Changes the options of connections that come from now on.
+    /// Changes the options of later connections.
     pub fn set_options(&self, options: Options) {
         self.change_options(|all| *all = options);
     }
 
-    /// As [`set_options`](Self::set_options), for some of them.
+    /// As [`set_options`](Self::set_options), but changes only some options.
     pub fn change_options(&self, change: impl FnOnce(&mut Options)) {
         self.inner.change_options(change);
         if self.inner.options().save_syn {
@@ -247,29 +247,29 @@ impl Listener {
         }
     }
 
-    /// The options of connections that come from now on.
+    /// The options of later connections.
     pub fn options(&self) -> Options {
         self.inner.options()
     }
 
-    /// TCP_FASTOPEN: how many connections may be open before their handshake is over; zero
-    /// switches Fast Open off for this listener. At most `net.core.somaxconn`.
+    /// TCP_FASTOPEN: the number of connections that may be open before their handshake is complete;
+    /// zero disables Fast Open for this listener. At most `net.core.somaxconn`.
     pub fn set_fast_open_queue(&self, len: usize) {
         let most = self.stack.settings().somaxconn as usize;
         self.inner.fast_open(|queue| queue.set_limit(len.min(most)));
     }
 
-    /// How many connections may be open before their handshake is over.
+    /// The number of connections that may be open before their handshake is complete.
     pub fn fast_open_queue(&self) -> usize {
         self.inner.fast_open(|queue| queue.limit())
     }
 
-    /// TCP_FASTOPEN_KEY: the keys of this listener's cookies; `None` are the setting's.
+    /// TCP_FASTOPEN_KEY: the keys of this listener's cookies; `None` selects the setting's keys.
     pub fn set_fast_open_keys(&self, keys: Option<FastOpenKeys>) {
         self.inner.fast_open(|queue| queue.set_keys(keys));
     }
 
-    /// Ends listening; connections that were not accepted are reset.
+    /// Ends listening and resets connections that were not accepted.
     pub fn close(&self, now: Instant) {
         self.stack.close_listener(now, &self.inner);
     }

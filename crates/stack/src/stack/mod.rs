@@ -88,74 +88,76 @@ const HOLDING: [&str; 8] = [
     "plimsoll.tcp_tso_tail",
 ];
 
-/// What a stack is built from.
+/// The configuration of a stack.
 #[derive(Default)]
 pub struct StackConfig {
-    /// The devices and our addresses on them.
+    /// The interfaces: devices with their local addresses.
     pub interfaces: Vec<InterfaceConfig>,
-    /// Further queues of the interfaces' devices: the place of the interface, and the queue as its
+    /// Further queues of the interfaces' devices: the interface's position, and the queue as its
     /// own device.
     pub more_queues: Vec<(usize, Device)>,
-    /// How many threads poll; 0 counts as 1. The queues of a device are dealt out to them in turn.
+    /// Number of threads that poll; 0 counts as 1. The queues of a device are distributed over
+    /// them.
     pub pollers: usize,
     /// Routes in addition to those that the interfaces' prefixes imply.
     pub routes: Vec<RouteConfig>,
-    /// Settings that differ from the defaults, by Linux's name.
+    /// Settings that differ from the defaults, by Linux's names.
     pub sysctls: Vec<(String, String)>,
-    /// The secret that initial sequence numbers, ports, timestamps and table hashes come from. From
-    /// the system's random numbers, unless a run is to be repeated.
+    /// The secret from which initial sequence numbers, ports, timestamps and table hashes are
+    /// derived. Use the system's random numbers, unless a run is to be repeated.
     pub secret: [u8; 32],
-    /// Seed of what is random but need not be secret.
+    /// Seed of random choices that need not be secret.
     pub seed: u64,
-    /// Bytes of memory of the machine, by which the default of `net.ipv4.tcp_mem` is computed as on
-    /// Linux. Without it, the default is that of a machine with 16 GiB.
+    /// Bytes of memory of the machine, from which the default of `net.ipv4.tcp_mem` is computed as
+    /// on Linux. Without it, the default is that of a machine with 16 GiB.
     pub memory: Option<u64>,
-    /// An interface whose device fails waits for the next one
-    /// ([`Stack::replace_device`]), and ends nothing: connections and listeners go on, and what
-    /// leaves meanwhile is lost. Without it they end, and with the last device the stack.
+    /// An interface whose device fails waits for the next one ([`Stack::replace_device`]):
+    /// connections and listeners stay, and packets sent meanwhile are lost. If false, its
+    /// connections and listeners end, and the stack ends with its last device.
     pub wait_for_devices: bool,
-    /// Puts timers off, for comparisons; without it they come when they are due.
+    /// Delays timers, for comparisons; without it they fire when they are due.
     pub coarse_timers: Option<Arc<dyn CoarseTimers>>,
 }
 
-/// What one call of [`Stack::poll`] did.
+/// The outcome of one [`Stack::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Poll {
-    /// Something was done, and perhaps more waits: poll again before sleeping.
+    /// The poll had work, and there may be more: poll again before sleeping.
     pub worked: bool,
-    /// Another thread is polling; this one did nothing.
+    /// Another thread is polling; this call did nothing.
     pub busy: bool,
-    /// When the next timer or device event is due, if any is. A packet or an application call may
-    /// come before.
+    /// The time of the next timer or device event, if there is one. A packet or an application call
+    /// may come before.
     pub next: Option<Instant>,
 }
 
-/// Memory that connections take.
+/// The memory of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionMemory {
-    /// Connections, of any state but TIME-WAIT and LISTEN.
+    /// Connections, in any state except TIME-WAIT and LISTEN.
     pub connections: usize,
-    /// Bytes of all of them: their own size, what their queues hold, and their share of the tables.
+    /// Bytes of all of them: their own size, the contents of their queues, and their share of the
+    /// tables.
     pub bytes: usize,
 }
 
 /// Makes the connection of an active open.
 pub(crate) type Opener = fn(&Context<'_>, OpenParams) -> Connection;
 
-/// A TCP/IP stack. See the crate's documentation for how it works.
+/// A TCP/IP stack. The crate's documentation describes how it works.
 pub struct Stack {
-    /// Who talks with whom.
+    /// The connections and sockets by their addresses.
     tables: Tables,
     /// Where packets come and go.
     interfaces: Interfaces,
-    /// Who polls.
+    /// The polling queues.
     pollers: Pollers,
     /// By which rules.
     policies: Policies,
 }
 
 impl Stack {
-    /// Builds a stack. Nothing happens until it is polled.
+    /// Builds a stack. It does nothing until it is polled.
     ///
     /// # Errors
     /// If the configuration is wrong; the error names the field.
@@ -184,7 +186,7 @@ impl Stack {
     /// zero) neither.
     ///
     /// # Errors
-    /// If no route leads there, the local address is not ours or taken, or no port is left. If
+    /// If there is no route, the local address is not local or in use, or no port is left. If
     /// `remote` is a link-local address without a scope id and several interfaces have such
     /// addresses.
     pub fn connect(
@@ -219,7 +221,8 @@ impl Stack {
         work.finish();
         let interface = endpoint.interface();
         let socket = TcpSocket::new(self.clone(), endpoint);
-        // A device that went away meanwhile may have told the others before this one was there.
+        // A device that failed meanwhile may have notified the other connections before this one
+        // existed.
         let up = self.check_up().and_then(|()| self.check_way(interface));
         up.inspect_err(|_| socket.abort(now))?;
         Ok(socket)
@@ -351,7 +354,7 @@ impl Stack {
     /// Begins to listen on `local`; port zero takes a free one.
     ///
     /// # Errors
-    /// If the address is not ours or taken.
+    /// If the address is not local or in use.
     pub fn listen(
         self: &Arc<Stack>,
         local: SocketAddr,
@@ -362,7 +365,7 @@ impl Stack {
         self.listen_at(local, Scope::Bound, &config)
     }
 
-    /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are not taken (IPV6_V6ONLY).
+    /// As [`listen`](Self::listen); on `[::]`, IPv4 connections are refused (IPV6_V6ONLY).
     ///
     /// # Errors
     /// As [`listen`](Self::listen).
@@ -376,7 +379,7 @@ impl Stack {
         self.listen_at(local, Scope::OnlyV6, &config)
     }
 
-    /// Begins to listen; with a gate, the listener asks before it answers.
+    /// Begins to listen; with a gate, the listener waits for a decision before it answers.
     pub(crate) fn listen_at(
         self: &Arc<Stack>,
         local: SocketAddr,
@@ -436,7 +439,7 @@ impl Stack {
         Err(SocketError::AddrInUse)
     }
 
-    /// Ends a listener and resets what it has not handed out.
+    /// Ends a listener and resets its connections that were not accepted.
     pub(crate) fn close_listener(&self, now: Instant, inner: &Arc<ListenerInner>) {
         if !self.tables.listeners().remove(inner) {
             return;
@@ -480,8 +483,8 @@ impl Stack {
         self.policies.sysctl()
     }
 
-    /// Changes a setting. If it is one that may hold data back, every connection is asked again, so
-    /// that nothing waits for what the old value waited for.
+    /// Changes a setting. If it is one that may hold data back, every connection is settled again,
+    /// so that no data waits for a condition of the old value.
     ///
     /// # Errors
     /// If there is no such setting, or it cannot have that value.
@@ -493,7 +496,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Asks every connection again, because a setting has changed that may have held data back.
+    /// Settles every connection again, after a change of a setting that may have held data back.
     pub(crate) fn settle_all(&self, now: Instant) {
         for endpoint in self.tables.connections().all() {
             let mut work = Work::begin_at(self, now, endpoint.home());
@@ -512,17 +515,17 @@ impl Stack {
         self.pollers.snmp().by_name(name)
     }
 
-    /// The buffer pool of the first queue; every queue has one of its own.
+    /// The buffer pool of the first queue; every queue has its own.
     pub fn pool(&self) -> &Pool {
         self.pollers.pool(0)
     }
 
-    /// Where the poller sleeps.
+    /// The handle on which the poller sleeps.
     pub fn wait_handle(&self) -> &Waiter {
         self.pollers.queue(0).waiter()
     }
 
-    /// Our addresses.
+    /// The local addresses.
     pub fn addresses(&self) -> Vec<IpAddr> {
         self.interfaces.addresses()
     }
@@ -550,7 +553,7 @@ impl Stack {
         Ok(listener)
     }
 
-    /// Memory that the open connections take now.
+    /// Memory that the open connections use now.
     pub fn connection_memory(&self) -> ConnectionMemory {
         let all = self.tables.connections().all();
         let own: usize = all.iter().map(|endpoint| self.bytes_of(endpoint)).sum();

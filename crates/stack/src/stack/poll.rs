@@ -1,12 +1,12 @@
-//! The only loop: packets that have arrived, timers that are due, then everything that leaves.
+//! The only loop: packets that have arrived, timers that are due, then all packets that leave.
 //!
 //! Packets come first, since a poll may be late: an answer may have arrived before the timer that
 //! it stops was due (`pollers/arrivals.rs`).
 //!
-//! One thread polls at a time, the one that gets the poll token. A poll is bounded: it takes a
-//! limited number of packets and timers, and says whether more may wait. A connection that is
-//! touched by several packets of a batch is asked once, at the end of the batch, what it wants
-//! sent. So ACKs merge by themselves, and data carries them.
+//! One thread polls at a time: the one that gets the poll token. A poll is bounded: it takes a
+//! limited number of packets and timers, and returns whether more may wait. A connection that gets
+//! several packets of a batch sends once, at the end of the batch. So ACKs merge by themselves, and
+//! data carries them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, TryLockError};
@@ -28,13 +28,13 @@ use crate::sync::socket_lock::{SETTLE, TIMER};
 use crate::tables::time_wait::SWEEP;
 
 impl Stack {
-    /// Does what is due: arrivals, timers, departures. Takes about `budget` packets from every
-    /// device.
+    /// Does the work that is due: arrivals, timers, departures. Takes about `budget` packets from
+    /// every device.
     ///
     /// # Errors
-    /// If the stack has come to its end: its last device has gone, or a thread that ran the stack,
-    /// perhaps this one, has panicked. Every socket was then notified. If other devices work, what
-    /// went over the one ends with an error, and the stack goes on; see
+    /// If the stack has ended: its last device has gone, or a thread that ran the stack, perhaps
+    /// this one, has panicked. Every socket was then notified. If only one of several devices has
+    /// gone, its connections end with an error, and the stack continues; see
     /// [`interfaces`](Self::interfaces).
     pub fn poll(&self, now: Instant, budget: usize) -> Result<Poll, StackError> {
         self.poll_all(now, budget, None)
@@ -42,12 +42,12 @@ impl Stack {
 
     /// As [`poll`](Self::poll), for a loop that runs the applications on the same thread. `turn` is
     /// called after every batch that brought something for a connection, when the readers of that
-    /// batch have been woken and the batch is not acknowledged yet. An answer written by it carries
-    /// the ACK, and what it reads opens the window that the ACK advertises. Whatever `turn` does,
-    /// all that the batch is owed leaves when it returns.
+    /// batch have been woken and the batch is not acknowledged yet. An answer written by `turn`
+    /// carries the ACK, and its reads open the window that the ACK advertises. All ACKs that the
+    /// batch requires leave when `turn` returns.
     ///
-    /// `turn` may use sockets, but a poll of the same stack finds it busy. If it panics, the panic
-    /// goes on when the poll has come to its end; it does not end the stack.
+    /// `turn` may use sockets, but a poll of the same stack finds it busy. A panic of it is resumed
+    /// at the end of the poll; it does not end the stack.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -96,7 +96,7 @@ impl Stack {
         }
     }
 
-    /// Does a piece of work as the poller of a queue; `None` if another thread is that.
+    /// Does a piece of work as the poller of a queue; `None` if another thread is the poller.
     #[inline]
     fn as_poller<T>(
         &self,
@@ -106,7 +106,7 @@ impl Stack {
     ) -> Option<T> {
         let mut state = match self.pollers.queue(queue).poller().try_lock() {
             Ok(state) => state,
-            // A poll that panicked has reported it; the next one goes on.
+            // A poll that panicked has reported it; the next one continues.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
@@ -124,8 +124,8 @@ impl Stack {
         Some(result)
     }
 
-    /// What a poll does, until packets wait that its work sends when it ends. `elsewhere` is what
-    /// it has received from other queues. Returns whether there was anything to do.
+    /// The work of a poll, until packets wait that are sent when it ends. `elsewhere` is the number
+    /// of packets received from other queues. Returns whether there was any work.
     #[inline]
     fn poll_work(
         &self,
@@ -137,7 +137,7 @@ impl Stack {
         let (queue, now) = (work.home(), work.now);
         work.count(IpCounter::Polls);
         let mut worked = work.run_completions();
-        // What completes from here on is looked at when the work ends.
+        // Completions from here on are handled when the work ends.
         let _attending = work.queue.completions().attend();
         let mut received = self.receive_all(work, state, budget, turn);
         received.add(elsewhere);
@@ -159,13 +159,13 @@ impl Stack {
         worked
     }
 
-    /// When the next timer or device event of any queue is due.
+    /// The time of the next timer or device event of any queue.
     #[cfg(test)]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         (0..self.pollers.count()).filter_map(|queue| self.deadline_of(queue as u8)).min()
     }
 
-    /// When the next timer or device event of one queue is due.
+    /// The time of the next timer or device event of one queue.
     #[inline]
     pub(crate) fn deadline_of(&self, queue: u8) -> Option<Instant> {
         let poller = self.pollers.queue(queue);
@@ -241,7 +241,7 @@ impl Stack {
         received
     }
 
-    /// Takes up to `budget` packets from every device of the queue that is worked on.
+    /// Takes up to `budget` packets from every device of the present queue.
     #[inline]
     fn receive_all(
         &self,
@@ -282,7 +282,7 @@ impl Stack {
                 budget = 0;
             }
             match received {
-                // Its holder has this poller woken when it lets go.
+                // Its holder wakes this poller when it releases the token.
                 Ok(None) => break,
                 Ok(Some(Received { count, all })) => {
                     taken = Received { count: taken.count + count, all };
@@ -306,7 +306,7 @@ impl Stack {
         taken
     }
 
-    /// Works on a batch of packets from one device. Returns whether the devices are left to a
+    /// Processes a batch of packets from one device. Returns whether the devices are left to a
     /// reader from now on.
     #[inline]
     fn take_batch(
@@ -335,7 +335,7 @@ impl Stack {
         std::mem::take(&mut state.left_to_reader) && self.lend_devices(work.home(), work.now)
     }
 
-    /// Asks every connection that got a packet what it wants sent.
+    /// Settles every connection that got a packet.
     #[inline]
     pub(crate) fn settle_touched(&self, work: &mut Work<'_>, state: &mut PollState) {
         for endpoint in state.touched.drain(..) {
@@ -349,15 +349,15 @@ impl Stack {
         }
     }
 
-    /// Bytes below all connections: handed down and not completed. For tests and tools.
+    /// Bytes below all connections: passed down and not completed. For tests and tools.
     pub fn bytes_below(&self) -> u64 {
         let below = |endpoint: Arc<Endpoint>| u64::from(endpoint.below().get().0);
         self.tables.connections().all().into_iter().map(below).sum()
     }
 }
 
-/// Polls with `turn`. A panic of it is the application's own: the poll comes to its end, then the
-/// panic goes on.
+/// Polls with `turn`. A panic of `turn` belongs to the application: it is resumed at the end of the
+/// poll.
 pub(crate) fn taking_turns<T>(
     turn: &mut dyn FnMut(),
     poll: impl FnOnce(&mut dyn FnMut()) -> T,

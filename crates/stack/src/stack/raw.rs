@@ -1,9 +1,9 @@
-//! Packets that an application has made itself, IP header included.
+//! Packets that an application has built itself, including the IP header.
 //!
-//! Such a packet is checked, and goes the way of all others: routes, queueing discipline, device.
-//! What is beyond the IP header is the application's business. As on Linux (IP_HDRINCL), the header
-//! checksum of IPv4 is computed here, and so is an identification of 0 in a packet that may be
-//! fragmented.
+//! Such a packet is checked, and then sent like all others: routes, queueing discipline, device.
+//! Everything after the IP header is the application's responsibility. As on Linux (IP_HDRINCL),
+//! the header checksum of IPv4 is computed here, and so is an identification of 0 in a packet that
+//! may be fragmented.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,32 +21,32 @@ use crate::stack::ip::output::{IpParams, to_v6};
 use crate::stack::work::Work;
 use crate::zone;
 
-/// Set in the number by which queueing disciplines know the packets between two hosts. The numbers
-/// of connections and sockets do not come as far.
+/// A bit in the flow number of packets between two hosts. The numbers of connections and sockets
+/// never have it.
 const RAW_FLOW: u64 = 1 << 63;
 
-/// How a packet is sent, as far as it does not say so itself. The default asks for nothing.
+/// The parameters of sending a packet that its header does not have. The default sets none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RawTransmit {
-    /// The place of the interface that it leaves by, in
-    /// [`Stack::interfaces`](crate::Stack::interfaces); without it, the routes say.
+    /// The interface of the packet, as its position in
+    /// [`Stack::interfaces`](crate::Stack::interfaces); without it, the routes decide.
     pub interface: Option<usize>,
 }
 
 plimsoll_tcp::setters!(RawTransmit { interface: Option<usize> });
 
-/// What the header of a packet says that may leave.
+/// The header fields of a packet that may be sent.
 struct Checked {
     ip: IpParams,
     fragments: Fragments,
 }
 
-/// Whether a packet may be cut up.
+/// Whether a packet may be fragmented.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fragments {
     Allowed,
-    /// The packet says so, or its headers do not allow it.
+    /// The packet forbids it, or its headers do not allow it.
     Forbidden,
 }
 
@@ -71,18 +71,18 @@ impl Stack {
 
     /// Sends an IP packet as it is, header included, by reference.
     ///
-    /// Its source is a local address, or of any one host if the stack takes any address. The length
-    /// in its header is its length; the header checksum of IPv4 is filled in. One that is longer
-    /// than its path carries leaves in fragments, unless it is IPv4 and says "do not fragment", is
-    /// a fragment itself, or has IPv4 options or IPv6 extension headers that belong to every
-    /// fragment. To a local address it goes by loopback. TCP segments and datagrams from ports that
-    /// sockets have are sent like anything else, so the answers go to those.
+    /// Its source is a local address, or that of any one host if the stack accepts any address. The
+    /// length in its header is its length; the header checksum of IPv4 is filled in. A packet
+    /// longer than its path's MTU is fragmented, unless it is IPv4 with "do not fragment", is a
+    /// fragment itself, or has IPv4 options or IPv6 extension headers that belong to every
+    /// fragment. A packet to a local address uses loopback. TCP segments and datagrams from ports
+    /// of sockets are sent like any other, so those sockets get the answers.
     ///
     /// # Errors
-    /// `EINVAL` with what is wrong with the packet, `EADDRNOTAVAIL` if its source is not ours,
-    /// `EMSGSIZE` if it is too long and may not be fragmented, `ENETUNREACH` if no route leads
-    /// there, `ENETDOWN` if the interface is down, and `ENOBUFS` if the queue of the interface is
-    /// full: then it was not sent, or not all of its fragments were.
+    /// `EINVAL` with the packet's fault, `EADDRNOTAVAIL` if its source is not local, `EMSGSIZE` if
+    /// it is too long and must not be fragmented, `ENETUNREACH` if there is no route, `ENETDOWN` if
+    /// the interface is down, and `ENOBUFS` if the interface's queue is full: then the packet, or
+    /// some of its fragments, were not sent.
     pub fn send_raw_shared(
         &self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! What a stack does with its interfaces: it drains them, wakes their pollers, changes their
-//! queueing disciplines, and shows them.
+//! The stack's operations on its interfaces: draining them, waking their pollers, changing their
+//! queueing disciplines, and listing them.
 
 use plimsoll_tcp::Instant;
 
@@ -20,11 +20,11 @@ use crate::stack::work::Work;
 pub struct QdiscSummary {
     /// The interface.
     pub interface: String,
-    /// Which discipline, with its parameters.
+    /// The discipline and its parameters.
     pub kind: Kind,
-    /// What it has counted, and what it holds.
+    /// Its statistics and contents.
     pub stats: QdiscStats,
-    /// What only fair queueing counts.
+    /// Statistics that only fair queueing has.
     pub fq: Option<FqStats>,
 }
 

@@ -1,9 +1,9 @@
-//! What happens to packets that no socket accepts.
+//! The handling of packets that no socket accepts.
 //!
-//! In the middle of a poll such a packet is only kept. The hook is called when the poll has come to
-//! its end, on the polling thread, while the stack holds no lock that a call on it takes; so it may
-//! use sockets and send packets. A poll keeps no more packets than it takes from the devices, which
-//! is bounded.
+//! During a poll such a packet is only stored. The hook is called at the end of the poll, on the
+//! polling thread, while the stack holds no lock that a call on it takes. So the hook may use
+//! sockets and send packets. A poll stores no more packets than it takes from the devices, which is
+//! bounded.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -24,7 +24,7 @@ use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::work::Work;
 
-/// Why nobody wants a packet, with what the answer needs.
+/// The reason why no socket accepts a packet, with the data that the answer needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unwanted {
     pub(crate) kind: UnhandledKind,
@@ -38,28 +38,28 @@ impl Unwanted {
     }
 }
 
-/// Keeps a function in its place that is called for packets that no socket accepts. Dropping it
-/// takes the function out; a call on another thread may just be under way then.
+/// Keeps a function registered that is called for packets that no socket accepts. Dropping it
+/// removes the function; another thread may still be calling it then.
 #[must_use = "dropping it takes the function out"]
 pub struct UnhandledHook {
     stack: Arc<Stack>,
     hook: Arc<Hook>,
 }
 
-/// Receives packets that no socket accepts. Dropping it ends that.
+/// Receives packets that no socket accepts. Dropping it removes the hook.
 pub struct UnhandledReceiver {
     stack: Arc<Stack>,
     hook: Arc<Hook>,
 }
 
 impl Stack {
-    /// From now on calls `handler` for each packet of the kinds in `config` that no socket accepts.
-    /// It is called by the thread that polls, which goes on when it returns, and by several at a
-    /// time if several poll. What it answers is done then. A panic of it goes no further
-    /// (`plimsoll.UnhandledPanics`); the packet goes the way of [`Disposition::Default`].
+    /// Registers `handler`, which is called for each packet of the kinds in `config` that no socket
+    /// accepts. The polling thread calls it and waits for it; if several threads poll, several may
+    /// call it at a time. Its answer decides the treatment of the packet. A panic of it is caught
+    /// (`plimsoll.UnhandledPanics`); the packet is treated as with [`Disposition::Default`].
     ///
     /// # Errors
-    /// If the stack has such a function or a receiver already; if no kind is asked for.
+    /// If the stack has such a function or a receiver already; if `config` selects no kind.
     pub fn on_unhandled(
         self: &Arc<Stack>,
         config: UnhandledConfig,
@@ -71,7 +71,7 @@ impl Stack {
         Ok(UnhandledHook { stack: self.clone(), hook })
     }
 
-    /// From now on keeps each packet of the kinds in `config` that no socket accepts, to be
+    /// From now on queues each packet of the kinds in `config` that no socket accepts, to be
     /// received.
     ///
     /// # Errors
@@ -86,15 +86,14 @@ impl Stack {
         Ok(UnhandledReceiver { stack: self.clone(), hook })
     }
 
-    /// Does with a packet that was received what is done without a hook; see
-    /// [`Disposition::Default`].
+    /// Treats a received packet as without a hook; see [`Disposition::Default`].
     pub fn refuse_unhandled(&self, now: Instant, packet: &Unhandled) {
         let mut work = Work::begin(self, now);
         self.refuse_kept(&mut work, packet);
         work.finish();
     }
 
-    /// Keeps a packet for the hook if there is one that wants it. Otherwise answers it.
+    /// Stores a packet for the hook if the hook takes its kind. Otherwise answers it.
     pub(crate) fn unwanted(
         &self,
         work: &mut Work<'_>,
@@ -195,7 +194,7 @@ fn one_by_one(packet: Unhandled) -> impl Iterator<Item = Unhandled> {
     let Unhandled { kind, packet, arrived, named_at, interface } = packet;
     let cut = packet.gso.is_some();
     gso::split(packet).map(move |mut packet| {
-        // What has a checksum to be completed has passed the look at its headers.
+        // The headers of a packet with an incomplete checksum were checked before.
         checksum::fill(&mut packet);
         let end = if cut { packet.len() } else { arrived.map_or(packet.len(), |all| all.end) };
         let arrived = arrived.map(|all| Arrived { end, ..all });
@@ -219,10 +218,10 @@ impl std::fmt::Debug for UnhandledHook {
 }
 
 impl UnhandledReceiver {
-    /// Takes the packet that has waited longest, if one waits.
+    /// Takes the oldest packet, if there is one.
     ///
     /// # Errors
-    /// If none waits and the stack has come to its end.
+    /// If there is none and the stack has ended.
     pub fn recv(&self, now: Instant) -> Result<Option<Unhandled>, SocketError> {
         self.stack.pollers.tell(now);
         match self.hook.take()? {
@@ -232,19 +231,19 @@ impl UnhandledReceiver {
         }
     }
 
-    /// Whether [`recv`](Self::recv) has something to return; if not, `waker` fires when it may.
-    /// Only the waker of the latest call is kept.
+    /// Whether [`recv`](Self::recv) has a packet to return; if not, `waker` fires when it may. Only
+    /// the waker of the latest call is kept.
     pub fn poll_readable(&self, waker: &Waker) -> Poll<()> {
         self.register(None, waker)
     }
 
     /// As [`poll_readable`](Self::poll_readable), for any number of waiters, each with its own key.
-    /// To give up, call [`cancel_wait`](Self::cancel_wait).
+    /// [`cancel_wait`](Self::cancel_wait) ends the wait.
     pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Some(key), waker)
     }
 
-    /// Takes the waker out that waits under `key`, if it has not fired.
+    /// Removes the waker that waits under `key`, if it has not fired.
     pub fn cancel_wait(&self, key: WaitKey) {
         self.stack.discard(self.hook.cancel(key));
     }
@@ -255,7 +254,7 @@ impl UnhandledReceiver {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The stack whose packets these are.
+    /// The stack of the packets.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
     }

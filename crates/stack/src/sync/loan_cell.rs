@@ -1,26 +1,26 @@
-//! A value that its handle uses without a lock, and that one thread's loop may take away.
+//! A value that its handle uses without a lock, and that one thread's loop may take from it.
 //!
 //! # Theory of operation
 //!
-//! A [`LoanCell`] is a handle to a value; there is one for each value, and it may go from thread to
-//! thread. It can *lend* the value to the thread that it is on ([`LoanCell::lend`]). Then that
-//! thread may take the value away ([`Loan::take`]), when the code that uses the handle has come to
-//! its end: a loop does so at the end of a turn, with what was put aside in the turn. The loan
-//! stays on the thread; the handle may leave it.
+//! A [`LoanCell`] is the only handle to a value, and may move between threads. It can *lend* the
+//! value to its present thread ([`LoanCell::lend`]). Then that thread may take the value
+//! ([`Loan::take`]) when the code that uses the handle has returned: a loop does so at the end of a
+//! turn, to collect the work that was put aside in the turn. The loan stays on the thread; the
+//! handle may leave it.
 //!
-//! One word says to whom the value is lent. On the thread of the loan, the handle and the loan are
-//! used one after the other, so plain loads and stores of the word are enough, and using the value
+//! One word holds the thread to which the value is lent. On that thread, the handle and the loan
+//! are used one after the other, so plain loads and stores of the word suffice, and using the value
 //! costs no locked instruction. A handle that finds its value lent to another thread ends the loan
-//! first, under a lock. Taking is done under that lock as well, and the taker holds it until what
-//! it has taken is where it belongs ([`LoanGuard`]): so nothing that the handle does later
-//! overtakes it. On its own thread the handle does not wait for that: what runs there in the middle
-//! of it, such as a waker, comes behind what was taken.
+//! first, under a lock. Taking is done under that lock as well, and the taker holds it until it has
+//! put the taken value in its place ([`LoanGuard`]). So no later action of the handle overtakes it.
+//! On its own thread the handle does not wait for that: code that runs there meanwhile, such as a
+//! waker, comes after the taken value.
 //!
-//! While a handle uses the value, the word says so. A loan that is taken in the middle of that, on
-//! the same thread, finds nothing to take.
+//! While a handle uses the value, the word records it. A loan that is taken during that, on the
+//! same thread, finds no value.
 //!
-//! A handle that comes back to a thread may lend the value to it again, while the thread still has
-//! the loan of before. So loans have numbers: only that with the last number is one.
+//! A handle that returns to a thread may lend the value to it again, while the thread still has the
+//! earlier loan. So loans are numbered: only the one with the latest number is valid.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -63,7 +63,7 @@ const IN_USE: usize = 1;
 /// Added to the thread: its loan has taken the value, and is putting it where it belongs.
 const TAKEN: usize = 2;
 
-/// A thread; one that has ended may have had the same number.
+/// A thread's number; a thread that has ended may have had the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thread(usize);
 
@@ -73,7 +73,7 @@ thread_local! {
 }
 
 impl Thread {
-    /// The calling one.
+    /// The calling thread.
     #[inline]
     fn here() -> Thread {
         HERE.with(|here| Thread(std::ptr::from_ref(here).addr()))
@@ -123,7 +123,7 @@ pub struct Loan<T> {
     stays: PhantomData<*mut T>,
 }
 
-/// While this exists, the handle cannot be used on another thread.
+/// While this guard exists, the handle cannot be used on another thread.
 #[must_use = "what was taken is put where it belongs before this is dropped"]
 pub struct LoanGuard<'a, T> {
     shared: &'a Shared<T>,
@@ -188,8 +188,8 @@ impl<T: Default> LoanCell<T> {
         Some(Loan { shared: self.shared.clone(), thread: here, loan, stays: PhantomData })
     }
 
-    /// Ends a loan of another thread, and waits until what it has taken is where it belongs. Or the
-    /// handle was in use when that panicked.
+    /// Ends a loan of another thread, and waits until the taken value is in its place. Also called
+    /// if the handle was in use during a panic.
     #[cold]
     fn end_loan(&self) {
         let _taking = self.shared.lock();
@@ -198,8 +198,8 @@ impl<T: Default> LoanCell<T> {
 }
 
 impl<T: Default> Loan<T> {
-    /// Takes the value, and leaves the default in its place: the loan ends. Nothing is taken if it
-    /// has ended before, or the handle is in use just now.
+    /// Takes the value, and leaves the default in its place: the loan ends. Returns `None` if the
+    /// loan has ended before, or the handle is in use just now.
     pub fn take(&self) -> Option<(T, LoanGuard<'_, T>)> {
         let (shared, thread) = (&*self.shared, self.thread);
         let taking = shared.lock();
@@ -218,7 +218,7 @@ impl<T: Default> Loan<T> {
 }
 
 impl<T> Loan<T> {
-    /// Whether the loan has not ended yet, by what this thread knows of it.
+    /// Whether the loan has not ended yet, as far as this thread can see.
     pub fn is_active(&self) -> bool {
         self.is_last() && self.shared.lent_to.load(Ordering::Relaxed) & !TAKEN == self.thread.0
     }

@@ -19,17 +19,17 @@ use crate::packet::Packet;
 
 /// The caller's end of a channel. See [`channel`](super::channel).
 ///
-/// Packets are taken in the order in which the stack sent them, and the stack gets them in the
-/// order in which they were sent. Dropping the end takes the interface down.
+/// The caller receives packets in the order in which the stack sent them, and the stack those of
+/// the caller likewise. Dropping the end takes the interface down.
 ///
-/// The methods of the halves are here as well; [`split`](Self::split) makes two values of them that
-/// may be used on two threads or by two tasks.
+/// The methods of the halves are available here as well; [`split`](Self::split) makes two values of
+/// them that may be used on two threads or by two tasks.
 pub struct Channel {
     sender: ChannelSender,
     receiver: ChannelReceiver,
 }
 
-/// The half of a [`Channel`] by which the caller gives packets to the stack.
+/// The half of a [`Channel`] by which the caller sends packets to the stack.
 pub struct ChannelSender {
     pub(super) shared: Arc<Shared>,
     /// Packets on their way into the lane; empty between calls.
@@ -38,42 +38,43 @@ pub struct ChannelSender {
     pool: Pool,
 }
 
-/// The half of a [`Channel`] by which the caller takes packets of the stack.
+/// The half of a [`Channel`] by which the caller receives packets from the stack.
 pub struct ChannelReceiver {
     pub(super) shared: Arc<Shared>,
     /// Wire segments of a packet that was read as bytes, of which not all have been read.
     pub(super) segments: VecDeque<Packet>,
 }
 
-/// The device of a channel is not there any more: the stack has ended, or its interface has another
+/// The device of a channel no longer exists: the stack has ended, or its interface has another
 /// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stack's end of the channel is gone")]
 pub struct ChannelClosed;
 
-/// Why there is nothing to receive.
+/// The reason why no packet was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryRecvError {
     /// There is no packet at present.
     #[error("no packet waits")]
     Empty,
-    /// There will be none any more.
+    /// There will be no more packets.
     #[error(transparent)]
     Closed(#[from] ChannelClosed),
 }
 
-/// Why a packet was not sent.
+/// The reason why a packet was not sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The stack has not kept up. The packet is given back.
+    /// The queue toward the stack is full. The packet is returned.
     #[error("the queue toward the stack is full")]
     Full(Box<Packet>),
-    /// The device is gone. The packet is given back.
+    /// The device no longer exists. The packet is returned.
     #[error("the stack's end of the channel is gone")]
     Closed(Box<Packet>),
-    /// It is no IP packet for its length, in bytes: 0, or more than 65535. It was dropped.
+    /// The packet's length in bytes is not that of an IP packet: 0, or more than 65535. It was
+    /// dropped.
     #[error("a packet has 1 to 65535 bytes, not {0}")]
     Length(usize),
 }
@@ -106,8 +107,8 @@ impl Channel {
         &mut self.receiver
     }
 
-    /// Ends the channel for a reason, which the error of the interface and of its connections will
-    /// hold.
+    /// Ends the channel with a reason, which the errors of the interface and its connections
+    /// include.
     pub fn close(self, reason: impl Into<String>) {
         self.sender.close(reason);
     }
@@ -174,7 +175,7 @@ impl Channel {
 }
 
 impl ChannelReceiver {
-    /// What a take of packets owes the others: they complete, and the stack is notified of room.
+    /// Handles packets that were taken: completes them, and notifies the stack of room.
     fn taken(&self, packets: &mut [Packet], kick: bool) {
         packets.iter_mut().for_each(Packet::complete);
         if kick {
@@ -193,7 +194,7 @@ impl ChannelReceiver {
         one.pop().ok_or(TryRecvError::Empty)
     }
 
-    /// Takes the next packet, if there is one. The stack takes it as transmitted from here on.
+    /// Takes the next packet, if there is one. For the stack it counts as transmitted from here on.
     ///
     /// # Errors
     /// [`TryRecvError::Empty`] if there is none at present, [`TryRecvError::Closed`] at the end.
@@ -201,8 +202,8 @@ impl ChannelReceiver {
         self.take_one(None)
     }
 
-    /// Takes the next packet. If there is none, the task is woken when to ask again, the one that
-    /// asked last. `None` is the end.
+    /// Takes the next packet. If there is none, the task that called last is woken when there may
+    /// be one. `None` is the end.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Packet>> {
         match self.take_one(Some(cx.waker())) {
             Ok(packet) => Poll::Ready(Some(packet)),
@@ -211,8 +212,8 @@ impl ChannelReceiver {
         }
     }
 
-    /// Appends what waits to `out`, `max` packets at most, and returns how many. If there is none,
-    /// the task is woken when to ask again. 0 is the end (or a `max` of 0).
+    /// Appends up to `max` waiting packets to `out`, and returns their number. If there is none,
+    /// the task is woken when there may be one. 0 is the end (or a `max` of 0).
     pub fn poll_recv_many(
         &mut self,
         cx: &mut Context<'_>,
@@ -235,8 +236,8 @@ impl ChannelReceiver {
         Recv { receiver: self }
     }
 
-    /// Waits for packets, and appends what there is to `out`, `max` at most. Gives how many; 0 is
-    /// the end. Dropping the future loses nothing.
+    /// Waits for packets, and appends up to `max` of them to `out`. Returns their number; 0 is the
+    /// end. Dropping the future loses nothing.
     pub fn recv_many<'a>(&'a mut self, out: &'a mut Vec<Packet>, max: usize) -> RecvMany<'a> {
         RecvMany { receiver: self, out, max }
     }
@@ -246,18 +247,18 @@ impl ChannelReceiver {
         block_on(|cx| self.poll_recv(cx))
     }
 
-    /// Packets of the stack that wait to be received.
+    /// Number of packets that wait to be received.
     pub fn waiting(&self) -> usize {
         self.shared.to_caller.len()
     }
 
-    /// Whether the end was reached, so that nothing will be received any more.
+    /// Whether the end was reached: there will be no more packets.
     pub fn has_ended(&self) -> bool {
         self.segments.is_empty() && self.shared.to_caller.has_ended()
     }
 
-    /// Ends the channel for a reason, which the error of the interface and of its connections will
-    /// hold.
+    /// Ends the channel with a reason, which the errors of the interface and its connections
+    /// include.
     pub fn close(self, reason: impl Into<String>) {
         self.shared.cut(|| reason.into());
     }
@@ -272,9 +273,9 @@ impl Drop for ChannelReceiver {
 }
 
 impl ChannelSender {
-    /// Gives the stack a packet, if there is room. What is to be said about it is said by its
-    /// fields: [`csum`](Packet::csum), and for a super-segment [`gso`](Packet::gso), whose number
-    /// of segments is computed again. It may be longer than the MTU. All other fields are ignored.
+    /// Sends a packet to the stack, if there is room. Its fields describe it:
+    /// [`csum`](Packet::csum), and for a super-segment [`gso`](Packet::gso), whose number of
+    /// segments is computed again. It may be longer than the MTU. All other fields are ignored.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -295,10 +296,10 @@ impl ChannelSender {
     }
 
     /// Whether there is room for a packet, so that [`try_send`](Self::try_send) does not find the
-    /// queue full. If not, the task is woken when there is, the one that asked last.
+    /// queue full. If not, the task that called last is woken when there is.
     ///
     /// # Errors
-    /// If the device is gone.
+    /// If the device no longer exists.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ChannelClosed>> {
         match self.shared.to_stack.poll_room(cx.waker()) {
             Ok(true) => Poll::Ready(Ok(())),
@@ -307,12 +308,12 @@ impl ChannelSender {
         }
     }
 
-    /// Gives the stack packets from the front of `packets`, as many as there is room for, and
-    /// returns how many it took out. If there is no room at all, the task is woken when there is.
-    /// Packets of no possible length are taken out and dropped.
+    /// Sends packets from the front of `packets`, as many as there is room for, and returns the
+    /// number taken out. If there is no room at all, the task is woken when there is. Packets of an
+    /// impossible length are taken out and dropped.
     ///
     /// # Errors
-    /// If the device is gone. `packets` keeps what was not sent.
+    /// If the device no longer exists. `packets` keeps the packets that were not sent.
     pub fn poll_send_many(
         &mut self,
         cx: &mut Context<'_>,
@@ -342,8 +343,8 @@ impl ChannelSender {
         }
     }
 
-    /// Waits until there is room and gives the stack a packet. If the future is dropped before, the
-    /// packet was not sent.
+    /// Waits until there is room and sends a packet to the stack. If the future is dropped before,
+    /// the packet was not sent.
     pub fn send(&mut self, packet: impl Into<Packet>) -> Sending<'_> {
         Sending { sender: self, packet: Some(packet.into()) }
     }
@@ -375,8 +376,8 @@ impl ChannelSender {
         }
     }
 
-    /// Changes the longest IP packet of the link, in bytes. Connections follow: they send shorter
-    /// segments, or longer ones if the peer takes them. Packets that are queued stay as they are.
+    /// Changes the longest IP packet of the link, in bytes. Connections adapt: they send shorter
+    /// segments, or longer ones if the peer accepts them. Packets that are queued stay as they are.
     ///
     /// # Errors
     /// `InvalidInput` if it is less than 576.
@@ -388,13 +389,13 @@ impl ChannelSender {
         Ok(())
     }
 
-    /// The longest IP packet of the link, in bytes, as it was set last.
+    /// The longest IP packet of the link, in bytes.
     pub fn mtu(&self) -> u16 {
         self.shared.mtu.load(Ordering::Relaxed)
     }
 
-    /// Ends the channel for a reason, which the error of the interface and of its connections will
-    /// hold.
+    /// Ends the channel with a reason, which the errors of the interface and its connections
+    /// include.
     pub fn close(self, reason: impl Into<String>) {
         self.shared.cut(|| reason.into());
     }

@@ -1,8 +1,8 @@
-//! The caller's end of a channel under the traits of others: `Stream` and `Sink` of packets, and
+//! Traits of other crates for the caller's end of a channel: `Stream` and `Sink` of packets, and
 //! readers and writers whose every read and write is one packet.
 //!
-//! As bytes a packet has nothing next to it that says how it is to be cut or completed. So what a
-//! reader gets was cut and completed here, whatever the offloads of the channel are.
+//! A packet as bytes has no metadata about segmentation and checksums. So a reader always gets
+//! segmented and complete packets, even if the channel has offloads.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::task::{Context, Poll};
@@ -15,8 +15,8 @@ use crate::packet::Packet;
 
 impl ChannelReceiver {
     /// Copies the next packet into `buf` and returns its length; 0 is the end. If it does not fit,
-    /// it stays for the next call, and the error names its length. Super-segments come one wire
-    /// segment at a time, and checksums are complete.
+    /// it stays for the next call, and the error names its length. Super-segments are returned one
+    /// wire segment at a time, and checksums are complete.
     ///
     /// # Errors
     /// `InvalidInput` if `buf` is shorter than the packet.
@@ -50,11 +50,12 @@ impl ChannelReceiver {
 }
 
 impl ChannelSender {
-    /// Sends the bytes of `parts`, together, as one packet and returns how many they are. Without
-    /// any byte it does nothing.
+    /// Sends the bytes of `parts`, together, as one packet and returns their number. Without any
+    /// byte it does nothing.
     ///
     /// # Errors
-    /// `BrokenPipe` if the device is gone, `InvalidInput` if there are more than 65535 bytes.
+    /// `BrokenPipe` if the device no longer exists, `InvalidInput` if there are more than 65535
+    /// bytes.
     pub fn poll_write_packet(
         &mut self,
         cx: &mut Context<'_>,

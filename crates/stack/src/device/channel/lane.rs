@@ -1,12 +1,13 @@
-//! One direction of a channel: a bounded queue between the stack, which is polled and kicked, and
-//! the caller, who has a waker.
+//! One direction of a channel: a bounded queue between the stack, which is polled and woken by a
+//! kick, and the caller, which has a waker.
 //!
-//! Everything is under one mutex. The stack's side notes there that it met a full (or an empty)
-//! queue, the caller's side leaves its waker there. Who changes the queue takes out whom to wake,
-//! lets go, and wakes then. Packets complete, and wakers are woken, with no lock held.
+//! One mutex guards everything. The stack's side records there that it met a full (or an empty)
+//! queue; the caller's side leaves its waker there. A side that changes the queue takes out the
+//! other side's wake-up, releases the lock, and then wakes. Packets complete, and wakers are woken,
+//! with no lock held.
 //!
-//! A side that stopped at a full queue is told when half of it is free, so that a queue that stays
-//! nearly full does not cost a wake-up per packet. That loses nothing: the other side has at least
+//! A side that stopped at a full queue is woken when half of it is free, so that a queue that stays
+//! nearly full does not cost a wake-up per packet. No packet is stuck: the other side has at least
 //! as many packets left to take, so it is not waiting itself.
 
 use std::collections::VecDeque;
@@ -19,11 +20,11 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::sockets::wakers::{Interest, WakeList, WakerSet, discard};
 
-/// The other end of the lane has gone.
+/// The other end of the lane no longer exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut;
 
-/// How much of what was offered a lane took.
+/// The outcome of putting packets into a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Put {
     pub(super) count: usize,
@@ -45,7 +46,7 @@ struct State<T> {
     caller: WakerSet,
     /// Nobody will put anything into it any more.
     put_ended: bool,
-    /// Nobody will take anything out of it any more.
+    /// No more packets will be taken out.
     take_ended: bool,
 }
 
@@ -91,9 +92,9 @@ impl<T> Lane<T> {
         len <= self.limit / 2
     }
 
-    /// For the stack: moves packets from the front of `queue` in, as many as fit, and wakes the
-    /// caller. If not all fit, the stack is to be kicked when [`take`](Self::take) says so.
-    /// `passed` is called for each, under the lock.
+    /// Called by the stack: moves packets from the front of `queue` in, as many as fit, and wakes
+    /// the caller. If not all fit, [`take`](Self::take) later returns that the stack must be woken.
+    /// `passed` is called for each packet, under the lock.
     pub(super) fn put(&self, queue: &mut VecDeque<T>, passed: impl FnMut(&T)) -> Result<Put, Cut> {
         let mut state = self.lock();
         if state.take_ended {
@@ -108,14 +109,15 @@ impl<T> Lane<T> {
         Ok(put)
     }
 
-    /// For the stack, which met a full lane: whether it may go on.
+    /// Called by the stack, which met a full lane: whether it may continue.
     pub(super) fn has_room(&self) -> bool {
         let state = self.lock();
         state.take_ended || self.is_half_free(state.packets.len())
     }
 
-    /// For the caller: moves up to `max` packets to the end of `out`. Returns how many, and whether
-    /// the stack must be kicked, since it waits for room. `None` is that the end was reached.
+    /// Called by the caller: moves up to `max` packets to the end of `out`. Returns their number,
+    /// and whether the stack must be woken, since it waits for room. `None` means that the end was
+    /// reached.
     pub(super) fn take(&self, max: usize, out: &mut impl Extend<T>) -> Option<(usize, bool)> {
         let mut state = self.lock();
         let count = state.packets.len().min(max);
@@ -140,7 +142,7 @@ impl<T> Lane<T> {
             return taken;
         }
         self.wait(waker, |state| !state.packets.is_empty() || state.put_ended);
-        // What came meanwhile found no waker.
+        // Packets that came meanwhile found no waker.
         self.take(max, out)
     }
 
@@ -215,7 +217,7 @@ impl<T> Lane<T> {
         state.put_ended && state.packets.is_empty()
     }
 
-    /// Nobody will put anything into it any more. What is in it can still be taken.
+    /// Nothing more will be put in. The queued packets can still be taken.
     pub(super) fn end_put(&self) {
         let mut state = self.lock();
         state.put_ended = true;
@@ -224,7 +226,7 @@ impl<T> Lane<T> {
         let _ = wakers.fire();
     }
 
-    /// Nobody will take anything out of it any more. What is in it is dropped, and so completes.
+    /// Nothing more will be taken. The queued packets are dropped, and so completed.
     pub(super) fn end_take(&self) {
         let mut state = self.lock();
         state.take_ended = true;
@@ -245,8 +247,8 @@ mod models {
     use crate::kick::Sleep;
     use plimsoll_tcp::Instant;
 
-    /// The stack meets a full lane and goes to sleep; the caller takes the packet. The stack sees
-    /// the room, or the caller sees that it must kick.
+    /// The stack meets a full lane and goes to sleep; the caller takes the packet. Either the stack
+    /// sees the room, or the caller sees that it must wake the stack.
     #[test]
     fn a_stack_that_met_a_full_lane_is_kicked() {
         loom::model(|| {
@@ -268,7 +270,7 @@ mod models {
         });
     }
 
-    /// The caller finds nothing and leaves its waker; the stack puts a packet in.
+    /// The caller finds no packet and leaves its waker; the stack puts a packet in.
     #[test]
     fn a_caller_that_found_nothing_is_woken() {
         loom::model(|| {
@@ -285,7 +287,7 @@ mod models {
         });
     }
 
-    /// The caller finds no room and leaves its waker; the stack takes what there is.
+    /// The caller finds no room and leaves its waker; the stack takes the packets.
     #[test]
     fn a_caller_that_found_no_room_is_woken() {
         loom::model(|| {
@@ -326,7 +328,7 @@ mod models {
         });
     }
 
-    /// The caller gives up waiting while a packet arrives: the packet stays, the waker does not.
+    /// The caller stops waiting while a packet arrives: the packet stays, the waker does not.
     #[test]
     fn a_caller_that_gives_up_leaves_nothing_and_takes_nothing() {
         loom::model(|| {

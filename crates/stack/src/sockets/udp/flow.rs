@@ -1,14 +1,18 @@
-//! Flows: what comes from one sender to one address and port, on a listener for any address.
+//! Flows: the datagrams of one sender to one address and port, on a listener for any address.
 //!
-//! A flow is a UDP socket with one peer for as long as it lives. It ends when nothing has gone
-//! either way for its idle timeout, or for [`UDP_UNANSWERED_TIMEOUT`] as long as nothing was sent
-//! back: a probe should not hold a place for as long as a conversation (RFC 4787, section 4.3 asks
-//! for two minutes at least of the latter). A DNS lookup is over with its answer, so a flow to port
-//! 53 that was answered ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3 allows this for
-//! well-known ports).
+//! A flow is a UDP socket with one peer for its lifetime. It ends after its idle timeout without a
+//! datagram in either direction. A flow that was never answered ends after
+//! [`UDP_UNANSWERED_TIMEOUT`], since a probe should not hold a place for as long as a conversation
+//! (RFC 4787, section 4.3 requires at least two minutes for the latter). A DNS lookup is over with
+//! its answer, so an answered flow to port 53 ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3
+//! allows this for well-known ports).
+//! [`UDP_UNANSWERED_TIMEOUT`]: a probe should not hold a place for as long as a conversation (RFC
+//! 4787, section 4.3 requires at least two minutes for the latter). A DNS lookup is over with its
+//! answer, so an answered flow to port 53 ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3
+//! allows this for well-known ports).
 //!
-//! A flow is *assured* once both sides have spoken twice in turn. A full table evicts an assured
-//! flow only if it has no other.
+//! A flow is *assured* once both sides have sent twice in turn. A full table evicts an assured flow
+//! only if it has no other.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -25,26 +29,26 @@ use crate::sockets::udp::UdpEndpoint;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 
-/// How a listener for any address deals with its flows.
+/// The flow settings of a listener for any address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpFlowConfig {
-    /// A flow ends when nothing has gone either way for so long. 120 s unless it says otherwise
-    /// (RFC 4787, REQ-5), 1 ms at least. It is at most [`UDP_UNANSWERED_TIMEOUT`] as long as
-    /// nothing was sent back, and at most [`UDP_DNS_TIMEOUT`] after that if the flow is to port 53.
+    /// A flow ends after this time without a datagram in either direction. 120 s unless set (RFC
+    /// 4787, REQ-5), 1 ms at least. It is at most [`UDP_UNANSWERED_TIMEOUT`] until the flow is
+    /// answered, and at most [`UDP_DNS_TIMEOUT`] after that if the flow is to port 53.
     pub idle_timeout: Duration,
-    /// Flows of the stack, at most, when this listener adds one. With one more, a flow is evicted
+    /// The largest number of flows of the stack when this listener adds one. One more evicts a flow
     /// that was not used within the last second (`plimsoll.UdpFlowsEvicted`): the one that would
-    /// end first. If there is none, the new one is refused (`plimsoll.UdpFlowsRefused`). Flows on
-    /// which both sides have spoken twice in turn are evicted only if there are no others. 1 to
+    /// end first. If there is none, the new flow is refused (`plimsoll.UdpFlowsRefused`). Flows on
+    /// which both sides have sent twice in turn are evicted only if there are no others. 1 to
     /// [`MAX_UDP_FLOWS`].
     pub max_flows: usize,
-    /// Flows that wait to be accepted, at most. A further one is refused
+    /// The largest number of flows that wait to be accepted. A further one is refused
     /// (`plimsoll.UdpFlowsRefused`).
     pub backlog: usize,
-    /// Bytes that what was not read may cost in one flow, as SO_RCVBUF.
+    /// Limit of one flow's unread datagrams, in bytes, as SO_RCVBUF.
     pub rcvbuf: usize,
-    /// Bytes that what was sent on one flow and has not left may cost, as SO_SNDBUF.
+    /// Limit of one flow's datagrams that were sent and have not left, in bytes, as SO_SNDBUF.
     pub sndbuf: usize,
 }
 
@@ -94,14 +98,14 @@ const ANSWERED: u8 = 1;
 const ASKED_AGAIN: u8 = 2;
 const ASSURED: u8 = 3;
 
-/// In which order flows are evicted: the least first.
+/// The order of eviction: the lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EvictionRank {
     pub(crate) assured: bool,
     pub(crate) ends_at: Instant,
 }
 
-/// What makes a socket a flow.
+/// The additional state of a UDP socket that is a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
@@ -114,8 +118,7 @@ pub(crate) struct Flow {
     last_used: AtomicU64,
     /// [`ASKED`], [`ANSWERED`], [`ASKED_AGAIN`] or [`ASSURED`].
     progress: AtomicU8,
-    /// The rank under which the table has it; both written under the table's lock. The time is in
-    /// nanoseconds.
+    /// Its rank in the table; both are written under the table's lock. The time is in nanoseconds.
     listed_at: AtomicU64,
     listed_assured: AtomicBool,
 }
@@ -144,7 +147,8 @@ impl Flow {
         self.note_use(now);
     }
 
-    /// A datagram was sent. Returns whether it was the first: another timeout holds from now on.
+    /// Records that a datagram was sent. Returns whether it was the first, which changes the
+    /// timeout.
     #[must_use]
     pub(crate) fn note_answer(&self, now: Instant) -> bool {
         let is_first = self.advance(ASKED, ANSWERED);
@@ -202,7 +206,7 @@ impl Flow {
         self.unanswered_timeout.store(in_nanos(unanswered), Ordering::Relaxed);
     }
 
-    /// The rank under which the table has it.
+    /// Its rank in the table.
     pub(crate) fn listed(&self) -> EvictionRank {
         EvictionRank {
             assured: self.listed_assured.load(Ordering::Relaxed),
@@ -271,8 +275,8 @@ impl FlowListener {
         }
     }
 
-    /// Takes a flow out that ends. Returns whether it was still to be accepted, so that nobody else
-    /// has it.
+    /// Removes a flow that ends. Returns whether it was still to be accepted, so that no
+    /// application holds it.
     pub(crate) fn withdraw(&self, flow: &Arc<UdpEndpoint>) -> bool {
         let mut queue = lock(&self.state);
         let before = queue.waiting.len();

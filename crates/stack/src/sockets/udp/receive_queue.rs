@@ -1,24 +1,23 @@
-//! Datagrams that have arrived and were not read yet.
+//! Datagrams that have arrived and are not read yet.
 //!
-//! Datagrams of one sender that arrive one behind the other and say the same of TTL, DSCP and ECN
-//! share one entry, a *train*: one range of bytes, cut every `stride` bytes; only the last of a
-//! train may be shorter. So a burst costs one entry, and a reader that asks for it gets the whole
-//! train at once (what Linux calls UDP_GRO). A reader that takes one datagram at a time sees none
-//! of it: the boundaries stay.
+//! Consecutive datagrams of one sender with the same TTL, DSCP and ECN share one entry, a *train*:
+//! one range of bytes, cut every `stride` bytes; only the last of a train may be shorter. So a
+//! burst costs one entry, and a reader can take the whole train at once (UDP_GRO on Linux). For a
+//! reader that takes one datagram at a time the boundaries stay.
 //!
-//! A datagram is copied into a chunk of the queue's own, since it is small as a rule and would keep
-//! the large chunk of a device alive. One that fills an eighth of its chunk stays where it is: so
-//! does a burst that arrived as one packet, since a device reads several of those into one chunk.
+//! A datagram is copied into a chunk of the queue, since a small datagram would keep a device's
+//! large chunk alive. One that fills an eighth of its chunk is not copied. Neither is a burst that
+//! arrived as one packet, since a device reads several of those into one chunk.
 //!
-//! SO_RCVBUF bounds the queue in bytes, of which each datagram costs [`DATAGRAM_OVERHEAD`] in
-//! addition to its own ([`ReceiveQueue::cost`]). As on Linux, a datagram is taken as long as the
-//! bound has not been reached, so that one of any size fits an empty queue.
+//! SO_RCVBUF limits the queue in bytes; each datagram costs [`DATAGRAM_OVERHEAD`] in addition to
+//! its data ([`ReceiveQueue::cost`]). As on Linux, a datagram is accepted as long as the limit has
+//! not been reached, so a datagram of any size fits an empty queue.
 //!
-//! What the queue *pins* is more: whole chunks, however little of one is still to be read
-//! ([`ReceiveQueue::pinned`]). That is what the socket is charged for in the account of all sockets
-//! (`udp_mem`), or a peer could pin a chunk with every few bytes. Each train has the chunk that it
-//! is the first of in the queue to need; trains of one chunk that do not follow one another count
-//! it twice. A chunk that several sockets refer to counts for each.
+//! The queue *pins* more memory than that: whole chunks, even if little of one is unread
+//! ([`ReceiveQueue::pinned`]). The socket is charged for this in the account of all sockets
+//! (`udp_mem`). Otherwise a peer could pin a chunk with every few bytes. A chunk is counted with
+//! the first train in the queue that uses it; trains of one chunk that are not adjacent count it
+//! twice. A chunk used by several sockets counts for each.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +31,7 @@ use crate::limits::DATAGRAM_OVERHEAD;
 const BURST_CHUNK: usize = 65_536;
 /// The longest train, in bytes: what a reader has to have space for.
 const LONGEST_TRAIN: usize = 65_535;
-/// What is at least this part of its chunk is not copied.
+/// A datagram that fills at least this part of its chunk is not copied.
 const LARGE: usize = 8;
 /// Datagrams of one train, at most.
 const MOST_OF_A_TRAIN: usize = 64;
@@ -44,29 +43,29 @@ pub struct DatagramInfo {
     /// The sender. An IPv4 address stays one, also on a socket that is bound to `[::]`. A
     /// link-local address has the scope id of the interface.
     pub from: SocketAddr,
-    /// The address that it was sent to.
+    /// The destination address.
     pub to: IpAddr,
-    /// The port that it was sent to.
+    /// The destination port.
     pub to_port: u16,
     /// TOS or traffic class: DSCP in the upper six bits, ECN in the lower two.
     pub tos: u8,
     /// TTL or hop limit, as it arrived.
     pub ttl: u8,
-    /// The interface that it came in by: its place in
+    /// The interface on which it arrived, as its position in
     /// [`Stack::interfaces`](crate::Stack::interfaces).
     pub interface: usize,
 }
 
-/// What was read.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// Bytes that were written into the buffer.
+    /// Bytes written into the buffer.
     pub len: usize,
-    /// Bytes of each datagram of a train but the last, which may be shorter; for one datagram, its
-    /// whole length, also if the buffer was shorter.
+    /// Bytes of each datagram of a train except the last, which may be shorter. For one datagram,
+    /// its whole length, even if the buffer was shorter.
     pub stride: usize,
-    /// Where it came from, and how.
+    /// The header fields and origin of the datagrams.
     pub info: DatagramInfo,
 }
 
@@ -122,7 +121,8 @@ fn cut(len: usize, stride: Option<usize>) -> (usize, usize) {
     }
 }
 
-/// What a datagram of `len` bytes, or a train that is cut every `stride` bytes, costs in a queue.
+/// The cost of a datagram of `len` bytes, or of a train that is cut every `stride` bytes, in a
+/// queue.
 pub(crate) fn cost_of(len: usize, stride: Option<usize>) -> usize {
     len + cut(len, stride).1 * DATAGRAM_OVERHEAD
 }
@@ -149,7 +149,7 @@ impl ReceiveQueue {
         self.trains.is_empty()
     }
 
-    /// What they cost, in bytes.
+    /// The cost of the queued datagrams, in bytes.
     pub(crate) fn cost(&self) -> usize {
         self.cost
     }
@@ -164,7 +164,7 @@ impl ReceiveQueue {
         self.chunks + self.datagrams * DATAGRAM_OVERHEAD
     }
 
-    /// What [`pinned`](Self::pinned) will be once `payload` was taken in.
+    /// The value of [`pinned`](Self::pinned) after `payload` is queued.
     pub(crate) fn pinned_with(&self, payload: &Slices, stride: Option<usize>) -> usize {
         let more = match self.place(payload) {
             Place::There(slice) => self.chunk_of(slice),
@@ -175,7 +175,7 @@ impl ReceiveQueue {
         self.pinned() + more + cut(payload.len(), stride).1 * DATAGRAM_OVERHEAD
     }
 
-    /// What `data` pins if it comes behind the last train.
+    /// The memory that `data` pins if it follows the last train.
     fn chunk_of(&self, data: &Slice) -> usize {
         match self.trains.back() {
             Some(tail) if tail.data.shares_chunk(data) => 0,
@@ -213,8 +213,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// As [`push`](Self::push), into an empty queue and by a copy, which pins no more than it has
-    /// to: the smallest chunk that it fits.
+    /// As [`push`](Self::push), into an empty queue and by a copy into the smallest chunk that it
+    /// fits.
     pub(crate) fn push_smallest(
         &mut self,
         info: &DatagramInfo,
@@ -270,7 +270,7 @@ impl ReceiveQueue {
         Some(Received { len, stride: whole, info: train.info })
     }
 
-    /// Takes the first datagram out. What does not fit `buf` is lost.
+    /// Removes the first datagram. Bytes that do not fit `buf` are lost.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> Option<Received> {
         let read = self.peek(buf)?;
         self.take_front(1);
@@ -324,7 +324,7 @@ impl ReceiveQueue {
             Some(_) => {
                 self.chunks -= train.pins;
                 if train.copied {
-                    // Nobody is charged for a chunk that only the writer keeps.
+                    // A chunk that only the writer keeps is charged to no socket.
                     self.writer = None;
                 }
             }
@@ -491,7 +491,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// What is charged is at least the memory of all chunks that the queue keeps alive.
+        /// The charge is at least the memory of all chunks that the queue keeps alive.
         #[test]
         fn what_is_pinned_is_known(
             steps in proptest::collection::vec((0_usize..40_000, 0_u16..3, 0_usize..3), 1..60),
@@ -520,7 +520,7 @@ mod tests {
             }
         }
 
-        /// Whatever arrives is read once, whole, in order, however it is read.
+        /// All data is read once, whole and in order, by any kind of read.
         #[test]
         fn nothing_is_lost_or_mixed(
             lens in proptest::collection::vec((0_usize..40, 0_u16..3), 1..60),

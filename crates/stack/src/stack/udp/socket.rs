@@ -24,11 +24,11 @@ use crate::zone;
 /// Readiness is as for a [`TcpSocket`](crate::TcpSocket): call one of the `poll_*` or `wait_*`
 /// methods with a waker. Several threads may use one socket at the same time.
 ///
-/// Addresses are those of the packets: a socket that is bound to `[::]` tells an IPv4 sender by its
-/// IPv4 address, and is given one to send to, where Linux has addresses like `::ffff:192.0.2.1`.
-/// Those are understood as well.
+/// Addresses are those of the packets: a socket that is bound to `[::]` reports an IPv4 sender by
+/// its IPv4 address, and sends to IPv4 addresses. Linux uses addresses like `::ffff:192.0.2.1`,
+/// which are accepted as well.
 ///
-/// Dropping the socket closes it. What was sent leaves all the same.
+/// Dropping the socket closes it. Datagrams that were sent still leave.
 pub struct UdpSocket {
     stack: Arc<Stack>,
     endpoint: Arc<UdpEndpoint>,
@@ -39,11 +39,11 @@ impl UdpSocket {
         Arc::new(UdpSocket { stack, endpoint })
     }
 
-    /// Connects it: from now on it gets datagrams of `remote` only, sends to it, and is notified of
-    /// ICMP errors. What has arrived before stays.
+    /// Connects it: from now on it receives datagrams of `remote` only, sends to it, and reports
+    /// ICMP errors. Datagrams that arrived before stay.
     ///
     /// # Errors
-    /// If no route leads there, or it is a flow or a socket for any address.
+    /// If there is no route, or the socket is a flow or a socket for any address.
     pub fn connect(&self, now: Instant, remote: SocketAddr) -> Result<(), SocketError> {
         self.stack.pollers.tell(now);
         // A wildcard becomes the address that the routes say; the one of an earlier connect stays.
@@ -51,15 +51,15 @@ impl UdpSocket {
         self.stack.connect_udp(&self.endpoint, remote, asked)
     }
 
-    /// Sends a datagram of all of `parts` and returns its length. With
-    /// [`segment_size`](UdpTransmit::segment_size) it is several.
+    /// Sends all of `parts` as one datagram and returns its length. With
+    /// [`segment_size`](UdpTransmit::segment_size) it is several datagrams.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] if the send queue or the queue of the interface is full: nothing
-    /// was sent then. [`SocketError::MessageTooLong`] if it is longer than 65,507 bytes (IPv4) or
-    /// 65,527 (IPv6), or longer than the path carries and may not be fragmented. What an ICMP error
-    /// said of an earlier datagram, once. Others if there is no destination, no route, or the
-    /// address to send from is not ours.
+    /// [`SocketError::WouldBlock`] if the send queue or the interface's queue is full: nothing was
+    /// sent then. [`SocketError::MessageTooLong`] if the datagram is longer than 65,507 bytes
+    /// (IPv4) or 65,527 (IPv6), or longer than the path's MTU and must not be fragmented. The ICMP
+    /// error of an earlier datagram, once. Other errors if there is no destination, no route, or
+    /// the source address is not local.
     pub fn send(
         &self,
         now: Instant,
@@ -84,8 +84,9 @@ impl UdpSocket {
 
     /// Sends `data` for a protocol that expects loss, as QUIC does. With
     /// [`segment_size`](UdpTransmit::segment_size) it may be longer than one [send](Self::send)
-    /// takes, and leaves as several. What cannot leave is lost (`plimsoll.UdpSendsLost`): it is too
-    /// long for the path, there is no route, or an ICMP error waited to be reported.
+    /// takes, and leaves as several. Datagrams that cannot be sent are lost
+    /// (`plimsoll.UdpSendsLost`): they are too long for the path, there is no route, or an ICMP
+    /// error was pending.
     ///
     /// # Errors
     /// [`SocketError::WouldBlock`] if the send queue or the queue of the interface is full, and
@@ -99,19 +100,19 @@ impl UdpSocket {
         self.known(self.stack.send_udp_or_lose(now, &self.endpoint, how, data))
     }
 
-    /// Reads the next datagram. What does not fit `buf` is lost; [`Received::stride`] is its whole
-    /// length.
+    /// Reads the next datagram. Bytes that do not fit `buf` are lost; [`Received::stride`] is its
+    /// whole length.
     ///
     /// # Errors
-    /// [`SocketError::WouldBlock`] if there is none. What an ICMP error said, once. `ETIMEDOUT` if
-    /// it is a flow that has ended.
+    /// [`SocketError::WouldBlock`] if there is none. An ICMP error, once. `ETIMEDOUT` if it is a
+    /// flow that has ended.
     pub fn recv(&self, now: Instant, buf: &mut [u8]) -> Result<Received, SocketError> {
         self.receive(now, |queue| queue.read(buf))
     }
 
-    /// As [`recv`](Self::recv), but reads several datagrams of one sender and one length that have
-    /// arrived one behind the other, if they fit `buf`: each but the last has
-    /// [`Received::stride`] bytes. With 65,535 bytes, `buf` has space for whatever may come.
+    /// As [`recv`](Self::recv), but reads several consecutive datagrams of one sender and one
+    /// length, if they fit `buf`: each except the last has [`Received::stride`] bytes. A `buf` of
+    /// 65,535 bytes always suffices.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -133,7 +134,7 @@ impl UdpSocket {
         data.map(|data| (data, received)).ok_or(SocketError::WouldBlock)
     }
 
-    /// As [`recv`](Self::recv), but leaves the datagram where it is (MSG_PEEK).
+    /// As [`recv`](Self::recv), but leaves the datagram in the queue (MSG_PEEK).
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -141,8 +142,8 @@ impl UdpSocket {
         self.known(self.endpoint.peek(buf))
     }
 
-    /// As [`recv_train`](Self::recv_train), but takes only what waits already, and never polls the
-    /// devices: for a caller that has more than one buffer to fill.
+    /// As [`recv_train`](Self::recv_train), but takes only datagrams that are queued already, and
+    /// never polls the devices: for a caller that has more than one buffer to fill.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -195,23 +196,23 @@ impl UdpSocket {
         }
     }
 
-    /// Says that the reader of this socket is woken by its [devices](Self::devices) as well as by
-    /// its waker, for as long as it [polls them](Self::polls_devices).
+    /// Sets whether this socket's reader is woken by its [devices](Self::devices) as well as by its
+    /// waker, for as long as it [polls them](Self::polls_devices).
     pub fn watch_devices(&self, watches: bool) {
         self.endpoint.set_watches_devices(watches);
     }
 
-    /// Whether a read that finds nothing polls the devices by itself, and the poller leaves them to
-    /// it: while a [watcher](Self::watch_devices) reads or sends a
+    /// Whether a read that finds no datagram polls the devices by itself, and the poller leaves
+    /// them to the reader. This is so while a [watcher](Self::watch_devices) reads or sends a
     /// [stream](crate::limits::STREAM_BYTES), if the poller
     /// [lends](crate::QueueWaiter::lend_to_readers) the devices at all.
     pub fn polls_devices(&self, now: Instant) -> bool {
         self.stack.pollers.queue(self.endpoint.home).spinner().lends() && self.endpoint.streams(now)
     }
 
-    /// What the devices are waited for by that bring what this socket reads, and whether one could
-    /// not take all that was to be sent. The poller does not wait for those while the reader has
-    /// the devices, so the reader waits until they are writable as well.
+    /// The wait sources of the devices from which this socket receives, each with a flag: the
+    /// device could not take all packets. The poller does not wait for those devices while the
+    /// reader polls them, so the reader also waits until they are writable.
     pub fn devices(&self) -> impl Iterator<Item = (WaitSource, bool)> {
         self.stack.wait_sources(self.endpoint.home)
     }
@@ -224,7 +225,7 @@ impl UdpSocket {
         }
     }
 
-    /// Our address and port. The address is unspecified as long as the socket is bound to none and
+    /// The local address and port. The address is unspecified while the socket is bound to none and
     /// is not connected; the port is 0 if the socket is for every port.
     pub fn local_addr(&self) -> SocketAddr {
         zone::show(self.endpoint.local())
@@ -235,22 +236,21 @@ impl UdpSocket {
         self.endpoint.peer().map(zone::show)
     }
 
-    /// The stack that it is of.
+    /// The stack of the socket.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
     }
 
-    /// The options as they are now.
+    /// The present options.
     pub fn options(&self) -> UdpOptions {
         self.endpoint.options()
     }
 
-    /// Changes options. The buffers have at least [`DATAGRAM_OVERHEAD`] bytes and at most as many
-    /// as `net.core.rmem_max` and `net.core.wmem_max` say.
+    /// Changes options. The buffers are limited to at least [`DATAGRAM_OVERHEAD`] bytes and at most
+    /// `net.core.rmem_max` and `net.core.wmem_max`.
     ///
     /// # Errors
-    /// If there is no interface with the number of the multicast interface; nothing has changed
-    /// then.
+    /// If the multicast interface does not exist; nothing has changed then.
     pub fn change_options(&self, change: impl FnOnce(&mut UdpOptions)) -> Result<(), SocketError> {
         let settings = self.stack.settings();
         self.endpoint.change_options(|options| {
@@ -269,15 +269,16 @@ impl UdpSocket {
         })
     }
 
-    /// Joins a group: datagrams to it and to the port of this socket arrive from now on. No router
+    /// Joins a group: datagrams to it and to this socket's port are received from now on. No router
     /// is notified (no IGMP, no MLD): the devices of a stack have one neighbour, which sends
-    /// everything to us. The groups of all hosts (`224.0.0.1`, `ff02::1`, and `ff01::1`, which does
+    /// everything to it. The groups of all hosts (`224.0.0.1`, `ff02::1`, and `ff01::1`, which does
     /// not leave the host) are received without joining by a socket that is bound to such a group
     /// or to the unspecified address of its version.
     ///
     /// # Errors
-    /// `EINVAL` if it is no group or the socket is for any address, `EADDRINUSE` if the socket is
-    /// in it, `ENOBUFS` if it is in [`MAX_MEMBERSHIPS`](crate::limits::MAX_MEMBERSHIPS) already.
+    /// `EINVAL` if the address is not a group or the socket is for any address, `EADDRINUSE` if the
+    /// socket is already a member, `ENOBUFS` if it is in
+    /// [`MAX_MEMBERSHIPS`](crate::limits::MAX_MEMBERSHIPS) groups.
     pub fn join_group(&self, group: IpAddr) -> Result<(), SocketError> {
         if !group.is_multicast() {
             return Err(SocketError::Invalid("the address is no group's"));
@@ -291,41 +292,41 @@ impl UdpSocket {
     /// Leaves a group.
     ///
     /// # Errors
-    /// `EADDRNOTAVAIL` if the socket is not in it.
+    /// `EADDRNOTAVAIL` if the socket is not a member.
     pub fn leave_group(&self, group: IpAddr) -> Result<(), SocketError> {
         self.stack.tables.udp().leave(&self.endpoint, group)
     }
 
-    /// SO_ERROR: what an ICMP error said, once.
+    /// SO_ERROR: the pending ICMP error, once.
     pub fn take_error(&self) -> Option<SocketError> {
         self.endpoint.take_error()
     }
 
-    /// Bytes of the datagram that is read next (FIONREAD), if there is one.
+    /// Length of the next datagram in bytes (FIONREAD), if there is one.
     pub fn next_len(&self) -> Option<usize> {
         self.endpoint.readable().0
     }
 
-    /// Datagrams that wait to be read.
+    /// Number of datagrams that wait to be read.
     pub fn queued(&self) -> usize {
         self.endpoint.readable().1
     }
 
-    /// What was sent and has not left the device, in bytes as SO_SNDBUF counts them.
+    /// Bytes that were sent and have not left the device, counted as for SO_SNDBUF.
     pub fn send_queue_len(&self) -> usize {
         self.endpoint.send_queue_len()
     }
 
-    /// After how long without a datagram either way it ends, if it is a flow. As long as nothing
-    /// was sent back it is [30 s](crate::limits::UDP_UNANSWERED_TIMEOUT) at most.
+    /// The idle timeout of a flow: it ends after this time without a datagram in either direction.
+    /// Until the flow is answered it is at most [30 s](crate::limits::UDP_UNANSWERED_TIMEOUT).
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.endpoint.flow().map(|flow| flow.idle_timeout())
     }
 
-    /// Sets after how long without a datagram it ends: 1 ms at least.
+    /// Sets the idle timeout of a flow: 1 ms at least.
     ///
     /// # Errors
-    /// If it is no flow, or the time is shorter.
+    /// If it is not a flow, or the time is shorter.
     pub fn set_idle_timeout(&self, timeout: Duration) -> Result<(), SocketError> {
         let Some(flow) = self.endpoint.flow() else {
             return Err(SocketError::Invalid("only flows to any address end when they are idle"));
@@ -348,7 +349,7 @@ impl UdpSocket {
         self.endpoint.readiness().1 || self.stack.error().is_some()
     }
 
-    /// Whether an ICMP error waits to be reported, which the next call does.
+    /// Whether an ICMP error is pending, which the next call reports.
     pub fn has_error(&self) -> bool {
         self.endpoint.readiness().2 || self.stack.error().is_some()
     }
@@ -360,7 +361,7 @@ impl UdpSocket {
     }
 
     /// As [`poll_readable`](Self::poll_readable), for any number of waiters, each with its own key.
-    /// To give up, call [`cancel_wait`](Self::cancel_wait).
+    /// [`cancel_wait`](Self::cancel_wait) ends the wait.
     pub fn wait_readable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Interest::Read, Some(key), waker)
     }
@@ -386,12 +387,12 @@ impl UdpSocket {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Takes the waker out that waits under `key`, if it has not fired.
+    /// Removes the waker that waits under `key`, if it has not fired.
     pub fn cancel_wait(&self, interest: Interest, key: WaitKey) {
         self.stack.discard(self.endpoint.cancel(interest, key));
     }
 
-    /// Lets go of it, as dropping does. Later calls find it closed.
+    /// Closes the socket, as dropping it does. Later calls find it closed.
     pub fn close(&self, now: Instant) {
         self.stack.close_udp(now, &self.endpoint);
     }
