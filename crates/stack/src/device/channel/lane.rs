@@ -44,7 +44,7 @@ struct State<T> {
     stack_stopped: bool,
     /// The caller's waker, if the caller waits.
     caller: WakerSet,
-    /// Nobody will put anything into it any more.
+    /// No more packets will be put in.
     put_ended: bool,
     /// No more packets will be taken out.
     take_ended: bool,

@@ -6,10 +6,6 @@
 //! (RFC 4787, section 4.3 requires at least two minutes for the latter). A DNS lookup is over with
 //! its answer, so an answered flow to port 53 ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3
 //! allows this for well-known ports).
-//! [`UDP_UNANSWERED_TIMEOUT`]: a probe should not hold a place for as long as a conversation (RFC
-//! 4787, section 4.3 requires at least two minutes for the latter). A DNS lookup is over with its
-//! answer, so an answered flow to port 53 ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3
-//! allows this for well-known ports).
 //!
 //! A flow is *assured* once both sides have sent twice in turn. A full table evicts an assured flow
 //! only if it has no other.
