@@ -158,12 +158,12 @@ impl<S: Buffers> BufferedStream<S> {
         self.stream.as_mut().expect(THERE)
     }
 
-    /// How many bytes are aside.
+    /// The number of buffered bytes.
     pub fn buffered(&mut self) -> usize {
         self.buffer.with(|buffer| buffer.as_ref().map_or(0, |buffer| buffer.filled.len()))
     }
 
-    /// Hands over what is aside, and returns the stream.
+    /// Hands over the buffered bytes, and returns the stream.
     ///
     /// # Errors
     /// As `flush`; then the stream is dropped.
@@ -172,7 +172,7 @@ impl<S: Buffers> BufferedStream<S> {
         Ok(self.stream.take().expect(THERE))
     }
 
-    /// Hands over what is aside to the stack.
+    /// Hands over the buffered bytes to the stack.
     pub(crate) fn hand_over(&mut self) -> io::Result<()> {
         let buffer = self.buffer.with(Option::take);
         let stream = self.get_ref().as_stream();
@@ -182,7 +182,7 @@ impl<S: Buffers> BufferedStream<S> {
         }
     }
 
-    /// Puts all of `data` aside, if there is a chunk and it fits.
+    /// Buffers all of `data`, if there is a chunk and it fits.
     #[inline]
     fn put(&mut self, data: &[u8]) -> bool {
         let put = self.buffer.with(|buffer| match buffer {
@@ -206,7 +206,7 @@ impl<S: Buffers> BufferedStream<S> {
         }
     }
 
-    /// Writes `data`, with `direct` as the way to write what is not put aside.
+    /// Writes `data`, and calls `direct` to write bytes that are not buffered.
     #[inline]
     pub(crate) fn write_by(
         &mut self,
@@ -287,7 +287,7 @@ impl<S: Buffers> BufferedStream<S> {
         self.buffer.with(|buffer| buffer.is_none())
     }
 
-    /// Hands over what is aside, if a read found nothing.
+    /// Hands over the buffered bytes, if a read found nothing.
     pub(crate) fn hand_over_if(&mut self, found_nothing: bool) -> io::Result<()> {
         if found_nothing && !self.is_empty() { self.hand_over() } else { Ok(()) }
     }
@@ -297,7 +297,7 @@ impl<S: Buffers> BufferedStream<S> {
 const THERE: &str = "nobody has taken the stream out";
 
 impl<S: Buffers> Drop for BufferedStream<S> {
-    /// Hands over what is aside.
+    /// Hands over the buffered bytes.
     fn drop(&mut self) {
         if self.stream.is_some()
             && let Err(error) = self.hand_over()
@@ -309,8 +309,8 @@ impl<S: Buffers> Drop for BufferedStream<S> {
 }
 
 impl TcpStream {
-    /// Hands over what was put aside. `placed` is called when it is where it belongs, before
-    /// anybody is woken.
+    /// Hands over the buffered bytes. Calls `placed` when they are in the send queue, before any
+    /// task is woken.
     pub(crate) fn hand_over(&self, buffer: Buffer, placed: impl FnOnce()) -> io::Result<()> {
         let Buffer { writer, filled } = buffer;
         let size = writer.capacity();
@@ -339,7 +339,7 @@ impl<S: Buffers + Write> Write for BufferedStream<S> {
 }
 
 impl<S: Buffers + Read> BufferedStream<S> {
-    /// Reads what is there by `now`; if that is nothing, hands over and reads by `then`.
+    /// Reads available data by `now`; if there is none, hands over and reads by `then`.
     fn read_by<B: ?Sized>(
         &mut self,
         buf: &mut B,
@@ -384,7 +384,7 @@ pub(crate) fn or_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
 }
 
 impl BufferedStream {
-    /// Hands over what is aside, and ends directions of the stream as
+    /// Hands over the buffered bytes, and ends directions of the stream as
     /// [`TcpStream::shutdown`](crate::TcpStream::shutdown).
     ///
     /// # Errors
@@ -398,7 +398,7 @@ impl BufferedStream {
 /// As those of [`TcpStream`], for futures of one's own. None blocks.
 impl BufferedStream {
     /// Reads into `buf` and returns how many bytes; 0 is the end of the stream, or an empty `buf`.
-    /// If nothing is there, hands over what is aside.
+    /// If there is no data, hands over the buffered bytes.
     ///
     /// # Errors
     /// As `read` and as `flush`.
@@ -454,7 +454,7 @@ impl BufferedStream {
         self.get_ref().poll_flush(cx)
     }
 
-    /// Hands over what is aside, and ends the direction of writing. It is ready at once.
+    /// Hands over the buffered bytes, and ends the direction of writing. It is ready at once.
     ///
     /// # Errors
     /// As `flush` and as [`TcpStream::poll_shutdown`].

@@ -161,7 +161,7 @@ impl StackBuilder {
         self.interface("address", |interface| interface.addresses.push(address))
     }
 
-    /// Sets the MTU of the last device below what it allows.
+    /// Sets the MTU of the last device, below the device's own.
     pub fn mtu(self, mtu: u16) -> StackBuilder {
         self.interface("mtu", |interface| interface.mtu = Some(mtu))
     }
@@ -177,9 +177,9 @@ impl StackBuilder {
         self.interface("fault", |interface| interface.fault = Some(fault))
     }
 
-    /// Gives the last device a queueing discipline, as `tc qdisc` takes it: `fq` or `pfifo`, and
-    /// then parameters, as in `fq limit 1000 flow_limit 50`. Without this the device has what the
-    /// setting `net.core.default_qdisc` says.
+    /// Gives the last device a queueing discipline, in the syntax of `tc qdisc`: `fq` or `pfifo`,
+    /// and then parameters, as in `fq limit 1000 flow_limit 50`. The default is the discipline in
+    /// `net.core.default_qdisc`.
     pub fn qdisc(self, qdisc: impl Into<String>) -> StackBuilder {
         let qdisc = qdisc.into();
         self.interface("qdisc", |interface| interface.qdisc = Some(qdisc))
@@ -269,8 +269,8 @@ impl StackBuilder {
         self
     }
 
-    /// Fixes what is random otherwise: initial sequence numbers, ports, table keys. For tests; with
-    /// a known seed a stranger can guess sequence numbers.
+    /// Fixes the values that are otherwise random: initial sequence numbers, ports, table keys. Use
+    /// it only for tests: with a known seed an attacker can guess sequence numbers.
     pub fn seed(mut self, seed: u64) -> StackBuilder {
         self.seed = Some(seed);
         self
@@ -304,9 +304,9 @@ impl StackBuilder {
         self
     }
 
-    /// Calls `hook` on each softirq thread when it has started, with the number of its queue, for
-    /// what has to be done on the thread itself: its CPU, its priority, a runtime to enter. A panic
-    /// of it ends the stack as any panic of such a thread does.
+    /// Calls `hook` on each softirq thread when it has started, with the number of its queue. Use
+    /// it for settings of the thread itself: its CPU, its priority, a runtime to enter. A panic in
+    /// it ends the stack, as any panic of such a thread does.
     ///
     /// ```
     /// let (sender, started) = std::sync::mpsc::channel();
@@ -465,7 +465,7 @@ impl Interface {
     }
 }
 
-/// The device with what is to be around it.
+/// The device with its wrappers.
 fn wrapped(
     mut device: Device,
     fault: Option<&device::fault::FaultConfig>,

@@ -30,8 +30,8 @@ fn origin() -> StdInstant {
 /// The time source of a stack, where the process's clock is not the right one: see
 /// [`StackBuilder::clock`](crate::StackBuilder::clock).
 pub trait Clock: Send + Sync {
-    /// The time. It may jump forward: timers are overdue then. It never runs backwards; if it does
-    /// nevertheless, timers come late by as much.
+    /// The time. It may jump forward: timers are overdue then. It must not run backwards; if it
+    /// does, timers are late by that time.
     fn now(&self) -> Instant;
 }
 

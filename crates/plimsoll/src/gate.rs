@@ -307,14 +307,14 @@ impl Incoming {
         self.inner().poll_cancelled(None, waker)
     }
 
-    /// Waits until the attempt ends by itself, as it may never do: it is to be raced with dialling.
+    /// Waits until the attempt ends by itself. It may never do so: race the future with dialling.
     pub fn cancelled(&self) -> WaitCancelled<'_> {
         WaitCancelled { incoming: self, key: WaitKey::new() }
     }
 
-    /// Answers the SYN. The future gives the stream when the handshake is over; a Fast Open gives
-    /// it at once. Nothing need poll it for the handshake to go on; dropping it resets the
-    /// connection.
+    /// Answers the SYN. The future returns the stream when the handshake is over; a Fast Open
+    /// returns it at once. The handshake continues even if the future is not polled; dropping it
+    /// resets the connection.
     pub fn accept(mut self) -> Accepting {
         let opened = match self.inner.take() {
             Some(inner) => inner.accept(self.stack.now()),
@@ -323,7 +323,7 @@ impl Incoming {
         Accepting { opened: Some(opened), stack: self.stack.clone() }
     }
 
-    /// Refuses the attempt, and answers the peer as `how` says.
+    /// Refuses the attempt, and answers the peer according to `how`.
     pub fn reject(mut self, how: Reject) {
         if let Some(inner) = self.inner.take() {
             inner.reject(self.stack.now(), how);
@@ -384,7 +384,7 @@ impl Drop for WaitCancelled<'_> {
     }
 }
 
-/// A connection that was accepted, whose handshake goes on.
+/// An accepted connection whose handshake is not over.
 #[must_use = "dropping it resets the connection"]
 pub struct Accepting {
     /// Some until it is over.
@@ -397,7 +397,7 @@ impl Accepting {
     ///
     /// # Errors
     /// If the peer has given up or does not answer, or there is no place for another connection;
-    /// also if it is asked again after that.
+    /// also if it is called again after that.
     pub fn poll_accepted(&mut self, waker: &Waker) -> Poll<io::Result<TcpStream>> {
         let failed = |stack: &Stack, error| Poll::Ready(Err(io_error(stack.core(), error)));
         match &self.opened {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The most polls that find nothing before a sleep. More made no difference when measured.
 const MOST: u32 = 64;
-/// One in so many sleeps comes after as many polls as are allowed, whatever came of those before.
+/// One in this many sleeps comes after the full number of polls, regardless of earlier results.
 const PROBE: u32 = 64;
 /// A thread that gave the processor away and had to wait for it for so long has lost by that: the
 /// system would have let it run sooner if it had slept.
@@ -12,17 +12,16 @@ const TOO_LONG: Duration = Duration::from_millis(1);
 /// Sleeps without a poll before them after that.
 const PATIENCE: u32 = 1024;
 
-/// Decides for a loop that has nothing to do whether it polls again or sleeps.
+/// Decides whether an idle loop polls again or sleeps.
 ///
-/// Going to sleep and being woken costs both the loop and whoever wakes it microseconds, the more
-/// so if that is on another processor; a poll that finds nothing costs far less than that. So a
-/// loop may poll some more times, and between two polls give the processor to other threads that
-/// want it. If no work comes meanwhile, it polls half as often the next time, down to not at all,
-/// and if work comes, twice as often: a loop that has little to do sleeps, and one that has much
-/// does not. Every 64th sleep comes after all 64 polls, so that a loop learns when packets follow
-/// each other closely again. If other threads keep the processor for a millisecond or more, 1,024
-/// sleeps follow without a poll before them. Whether all that is a gain depends on the work:
-/// measure it.
+/// To sleep and to be woken costs both the loop and the waking thread microseconds, more so if that
+/// thread runs on another CPU. A poll that finds nothing costs far less. So a loop may poll some
+/// more times, and yield the CPU to other threads between two polls. If no work comes meanwhile, it
+/// polls half as often the next time, down to not at all; if work comes, twice as often. So a loop
+/// with little work sleeps, and one with much work does not. Every 64th sleep comes after all 64
+/// polls, so that a loop notices when packets follow each other closely again. If other threads
+/// keep the CPU for a millisecond or more, 1,024 sleeps follow without a poll before them. Whether
+/// all that is a gain depends on the workload: measure it.
 ///
 /// Each loop needs its own, used by the thread that polls and sleeps.
 ///

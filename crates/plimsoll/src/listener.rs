@@ -191,8 +191,8 @@ impl TcpListener {
         Ok(TcpListener::of(stack, listener, options))
     }
 
-    /// How much the connections that come from here may use at a time, those included that were
-    /// accepted; see [`Budget`]. It may change at any time; what is there already stays.
+    /// Limits what this listener's connections may use at a time, including accepted ones; see
+    /// [`Budget`]. It may change at any time; existing connections stay.
     ///
     /// ```
     /// use plimsoll::{Budget, Refusal};

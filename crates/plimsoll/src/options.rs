@@ -11,7 +11,7 @@ use crate::error::refused;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
-/// How a connection finds out that its peer has vanished while nothing is to be said.
+/// How an idle connection finds out that its peer has vanished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Keepalive {
@@ -81,7 +81,7 @@ impl TcpStream {
         Ok(self.options().nodelay)
     }
 
-    /// Holds what is less than a segment until more is written or the cork is taken out (TCP_CORK),
+    /// Holds data of less than a segment until more is written or the cork is removed (TCP_CORK),
     /// 200 ms at most.
     ///
     /// # Errors
@@ -134,9 +134,9 @@ impl TcpStream {
         self.set_option(SetOption::NotsentLowat(bytes.unwrap_or(0)))
     }
 
-    /// A read that finds nothing waits until this many bytes can be read (SO_RCVLOWAT), and wakers
-    /// fire then; `None` is one byte. The end of the stream and errors come through at once. The
-    /// receive buffer grows to fit the mark; a mark above what it may become is capped.
+    /// A read that finds no data waits until this many bytes can be read (SO_RCVLOWAT), and wakers
+    /// fire then; `None` is one byte. The end of the stream and errors are returned at once. The
+    /// receive buffer grows to fit the mark; a mark above the buffer's limit is capped.
     ///
     /// # Errors
     /// None so far.
@@ -244,8 +244,9 @@ impl TcpStream {
         self.set_option(SetOption::UserTimeout(timeout.unwrap_or_default()))
     }
 
-    /// The least retransmission timeout (TCP_RTO_MIN_US), which is added to the smoothed round trip
-    /// at least. `None` is as `net.ipv4.tcp_rto_min_us` says. A timer that runs keeps its time.
+    /// The least retransmission timeout (TCP_RTO_MIN_US), which is also the least addition to the
+    /// smoothed round trip. `None` follows `net.ipv4.tcp_rto_min_us`. A running timer keeps its
+    /// time.
     ///
     /// # Errors
     /// `InvalidInput` if it is not from 1 microsecond to 120 seconds.
@@ -253,8 +254,8 @@ impl TcpStream {
         self.set_option(SetOption::RtoMin(least))
     }
 
-    /// The greatest retransmission timeout (TCP_RTO_MAX_MS), also that of a SYN. `None` is as
-    /// `net.ipv4.tcp_rto_max_ms` says. A timer that runs keeps its time.
+    /// The greatest retransmission timeout (TCP_RTO_MAX_MS), also that of a SYN. `None` follows
+    /// `net.ipv4.tcp_rto_max_ms`. A running timer keeps its time.
     ///
     /// # Errors
     /// `InvalidInput` if it is not from 1 to 120 seconds.
@@ -289,8 +290,8 @@ impl TcpStream {
         self.socket().options().memory_budget
     }
 
-    /// Fixes the send buffer (SO_SNDBUF); it does not grow by itself any more. As on Linux, it
-    /// counts twice as much, since what holds the data counts as well.
+    /// Fixes the send buffer (SO_SNDBUF); it does not grow by itself any more. As on Linux, the
+    /// buffer is twice this size, since the memory that holds the data counts as well.
     ///
     /// # Errors
     /// None so far; a value out of range is moved into it.
@@ -352,7 +353,8 @@ impl TcpStream {
         self.socket().take_saved_syn()
     }
 
-    /// The send buffer in bytes, with what holds the data: twice what was set.
+    /// The send buffer in bytes, including the memory that holds the data: twice the size that was
+    /// set.
     ///
     /// # Errors
     /// None.

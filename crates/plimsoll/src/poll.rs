@@ -115,7 +115,7 @@ impl TcpStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the direction of writing: the peer reads the end of the stream behind what was written.
+    /// Ends the direction of writing: the peer reads the end of the stream behind the written data.
     /// It is ready at once, and may be called again.
     ///
     /// # Errors

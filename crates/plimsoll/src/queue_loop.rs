@@ -12,11 +12,10 @@ pub use self::prepared_wait::{PreparedWait, Watch};
 use crate::stack::{BUDGET, Kicker, Polled, Stack};
 use crate::turns;
 
-/// Runs one of the queues of a stack that was built
-/// [without a thread](crate::StackBuilder::build_without_thread). There is one for each queue at a
-/// time; it may be sent to the thread that runs it. [`TcpStream::queue`](crate::TcpStream::queue)
-/// says which queue works for a connection: what uses the connection had best run in the loop of
-/// that queue.
+/// Runs one of the queues of a stack that was built [without a
+/// thread](crate::StackBuilder::build_without_thread). There is one for each queue at a time; it
+/// may be sent to the thread that runs it. [`TcpStream::queue`](crate::TcpStream::queue) returns
+/// the queue of a connection: the code that uses the connection should run in that queue's loop.
 ///
 /// ```
 /// use plimsoll::{ReadyQueue, Stack, device};

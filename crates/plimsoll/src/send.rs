@@ -12,7 +12,7 @@ use crate::platform;
 use crate::stack::Stack;
 use crate::stream::TcpStream;
 
-/// Parts that are written together; what is beyond them is written next.
+/// Parts that are written together; further ones are written next.
 const MAX_PARTS: usize = 64;
 
 /// Bytes of a file that are read at a time.
@@ -68,7 +68,7 @@ impl TcpStream {
         self.write_while(len, attempt, || Err(would_block()))
     }
 
-    /// Writes what is behind the first `from` bytes of `parts`, or the beginning of that.
+    /// Writes the bytes behind the first `from` bytes of `parts`, or the beginning of them.
     fn write_window(
         &self,
         parts: &[IoSlice<'_>],
@@ -207,7 +207,7 @@ fn in_between(flags: WriteFlags) -> WriteFlags {
     WriteFlags { more: true, eor: false, urgent: false, ..flags }
 }
 
-/// Puts what is behind the first `from` bytes of `parts` into `list`, as far as there is room.
+/// Puts the bytes behind the first `from` bytes of `parts` into `list`, as far as there is room.
 /// Returns how many parts that are, and whether they are all.
 fn window<'a>(
     parts: impl Iterator<Item = &'a [u8]>,

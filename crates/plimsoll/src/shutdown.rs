@@ -15,9 +15,9 @@ use crate::stack::Stack;
 const BESIDE_A_LOOP: Duration = Duration::from_millis(5);
 
 impl Stack {
-    /// Waits until every connection that was closed has delivered what was written to it and has
-    /// come to its end, but no longer than `grace`. Connections in TIME-WAIT count as closed;
-    /// streams that are open are not waited for. Returns whether all have ended.
+    /// Waits until every closed connection has delivered its data and has ended, but no longer than
+    /// `grace`. Connections in TIME-WAIT count as closed; open streams are not waited for. Returns
+    /// whether all have ended.
     ///
     /// It blocks. Without a thread it polls the stack itself, also while other loops run it. A
     /// waker must not call it.
@@ -61,13 +61,14 @@ impl Stack {
         }
     }
 
-    /// [Drains](Self::drain) the stack, and then ends it, also if other handles or sockets are
-    /// left: those get the error that the stack was shut down, and connections that are left are
-    /// reset. Waits for its threads; and if this was the last handle, its devices are closed and
-    /// its captures written when this returns. Returns what became of the connections.
+    /// [Drains](Self::drain) the stack, and then ends it, even if other handles or sockets are
+    /// left: their calls fail with the error that the stack was shut down, and remaining
+    /// connections are reset. Waits for the stack's threads. If this was the last handle, its
+    /// devices are closed and its captures written when this returns. Returns the outcome of the
+    /// connections.
     ///
-    /// It blocks for at most `grace`, and for what the threads are at. It must not be called by a
-    /// waker. A task of tokio calls `net::shutdown`; one of another runtime awaits
+    /// It blocks for at most `grace`, and until the threads have finished their current work. A
+    /// waker must not call it. A task of tokio calls `net::shutdown`; one of another runtime awaits
     /// [`drained`](Self::drained), with the runtime's timeout around it, and then calls this with a
     /// `grace` of zero.
     ///
@@ -93,7 +94,7 @@ impl Stack {
         self.finish_shutdown(begin)
     }
 
-    /// Ends the stack, whatever is left. Waits for what its threads are at.
+    /// Ends the stack in any state. Waits until its threads have finished their current work.
     pub(crate) fn finish_shutdown(self, begin: ShutdownBegin) -> ShutdownReport {
         self.stop_threads();
         self.core().shut_down(self.now(), begin)

@@ -156,12 +156,12 @@ impl Stack {
         Ok(Stack { shared: Arc::new(shared) })
     }
 
-    /// Does what is due, in all queues: timers, packets that arrived, completions, packets to send.
-    /// For the loop that runs a stack built
-    /// [without a thread](StackBuilder::build_without_thread); with a thread it does no harm.
+    /// Does all work that is due, in all queues: timers, packets that arrived, completions, packets
+    /// to send. Call it in the loop that runs a stack built [without a
+    /// thread](StackBuilder::build_without_thread); with a thread it does no harm.
     ///
-    /// If the last device that works fails or panics, this ends the stack, and [`Polled::ended`]
-    /// says so; a panic of a device goes no further.
+    /// If the last working device fails or panics, this ends the stack, and [`Polled::ended`] says
+    /// so. A panic of a device is caught.
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
@@ -176,11 +176,11 @@ impl Stack {
         Polled::of(self.core().poll(self.now(), BUDGET))
     }
 
-    /// As [`poll`](Self::poll), for a loop that also runs what uses the sockets. `turn` is called
-    /// when packets have arrived, their readers have been woken, and nothing is acknowledged yet:
-    /// an answer that it writes carries the ACK, so that a request and its response are one packet
-    /// each. It may use sockets, but must not poll. If it panics, the panic goes on when the poll
-    /// has come to its end, and the stack is none the worse for it.
+    /// As [`poll`](Self::poll), for a loop that also runs the users of the sockets. `turn` is
+    /// called when packets have arrived and their readers have been woken, before anything is
+    /// acknowledged. An answer that it writes carries the ACK, so that a request and its response
+    /// are one packet each. It may use sockets, but must not poll. If it panics, the panic
+    /// continues at the end of the poll, and the stack stays usable.
     pub fn poll_with(&self, mut turn: impl FnMut()) -> Polled {
         turns::end();
         let mut turn = || {
@@ -287,12 +287,12 @@ impl Stack {
         self.core().udp_memory()
     }
 
-    /// How much all connections together may use at a time: it sets `plimsoll.max_connections`,
-    /// `plimsoll.max_half_open` and `net.ipv4.tcp_mem`. A field that is `None` gets the default of
-    /// this machine. It may change at any time; what is there already stays. A connect beyond it
-    /// fails with `QuotaExceeded`, a SYN is refused as its listener says
-    /// ([`TcpListener::set_refusal`](crate::TcpListener::set_refusal)), and where memory is short
-    /// writers wait. Each is counted (`plimsoll.Budget*`).
+    /// Limits what all connections together may use at a time: it sets `plimsoll.max_connections`,
+    /// `plimsoll.max_half_open` and `net.ipv4.tcp_mem`. A field that is `None` gets this machine's
+    /// default. It may change at any time; existing connections stay. Beyond the limits, a connect
+    /// fails with `QuotaExceeded`, and a SYN is refused as its listener is set
+    /// ([`TcpListener::set_refusal`](crate::TcpListener::set_refusal)). When memory is short,
+    /// writers wait. Each of these is counted (`plimsoll.Budget*`).
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());
@@ -358,7 +358,7 @@ impl Stack {
         self.core().sysctl().list()
     }
 
-    /// The queueing discipline of every interface, the loopback last, and what it has counted.
+    /// The queueing discipline of every interface, the loopback last, and its counters.
     pub fn qdiscs(&self) -> Vec<QdiscSummary> {
         self.core().qdiscs()
     }
@@ -387,8 +387,8 @@ impl Stack {
     }
 
     /// Gives the interface with the place `index` in [`interfaces`](Self::interfaces) another
-    /// device, whether the one that it has works or has failed. Addresses and queueing discipline
-    /// stay. Connections over a device that still worked go on.
+    /// device, whether its present one works or has failed. Addresses and queueing discipline stay.
+    /// Connections over a working device continue.
     ///
     /// ```
     /// # use plimsoll::device::memory_link;
@@ -402,15 +402,15 @@ impl Stack {
     ///
     /// # Errors
     /// If there is no such interface, it is loopback, the device's MTU is too small, or the stack
-    /// has come to its end, as it does when its last device fails and it is not to
-    /// [wait](crate::StackBuilder::wait_for_devices).
+    /// has ended. A stack ends when its last device fails, unless it
+    /// [waits](crate::StackBuilder::wait_for_devices) for the next one.
     pub fn replace_device(&self, index: usize, device: Device) -> Result<(), StackError> {
         self.core().replace_device(self.now(), index, device)
     }
 
     /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
-    /// [`interfaces`](Self::interfaces), at most to what its device carries. Connections follow:
-    /// they send shorter segments, or longer ones up to what the peer takes.
+    /// [`interfaces`](Self::interfaces), at most to its device's MTU. Connections follow: they send
+    /// shorter segments, or longer ones up to the peer's limit.
     ///
     /// ```
     /// # let (device, _peer) = plimsoll::device::memory_link::pair(Default::default());

@@ -295,7 +295,7 @@ impl TcpStream {
     }
 
     /// Ends one or both directions. After `Write` the peer reads the end of the stream once it has
-    /// read everything before; reading goes on.
+    /// read all data before it; reading remains possible.
     ///
     /// # Errors
     /// `NotConnected` if the connection is not established or has ended.
@@ -358,8 +358,8 @@ impl TcpStream {
         store_timeout(&self.shared.read_timeout, timeout)
     }
 
-    /// The longest time that a write waits; then it fails with `WouldBlock`, or returns what it
-    /// has written. Holds for all clones.
+    /// The longest time that a write waits; then it fails with `WouldBlock`, or returns the number
+    /// of bytes written. Holds for all clones.
     ///
     /// # Errors
     /// `InvalidInput` if it is zero.
@@ -407,7 +407,7 @@ impl TcpStream {
     }
 
     /// As [`set_linger`](Self::set_linger), for sockets whose closing is not expected to block: a
-    /// time above zero is kept, and means what `None` means.
+    /// time above zero is stored, and has the meaning of `None`.
     pub(crate) fn keep_linger(&self, linger: Option<Duration>) {
         let nanos = linger.map_or(NO_LINGER, |time| {
             u64::try_from(time.as_nanos()).unwrap_or(NO_LINGER).min(NO_LINGER - 1)
@@ -444,15 +444,15 @@ impl TcpStream {
         self.socket().info(self.now())
     }
 
-    /// The queue of the stack that works for the connection. A program with a
-    /// [`QueueLoop`](crate::QueueLoop) for each runs what uses the stream in that loop, where
-    /// nothing has to be woken on another thread.
+    /// The stack's queue that works for the connection. A program with a
+    /// [`QueueLoop`](crate::QueueLoop) for each queue runs the users of the stream in that loop, so
+    /// that no other thread has to be woken.
     ///
-    /// It is the queue that the SYN came by, or one in turn if we connected,
-    /// as long as the device sends us the flow's packets by the queue that ours leave by, which
-    /// TUN does. Where data goes on to come by another queue, the connection moves there
+    /// It is the queue by which the SYN came; for our own connects, the queues take turns. This
+    /// holds as long as the device delivers the flow's packets by the queue by which ours leave, as
+    /// TUN does. If data keeps arriving by another queue, the connection moves there
     /// (`plimsoll.QueueMoves`), at most once in 10 ms. So a program that hands streams between its
-    /// loops looks again when it is woken.
+    /// loops checks again when it is woken.
     pub fn queue(&self) -> usize {
         self.socket().queue()
     }
@@ -596,7 +596,7 @@ impl TcpStream {
         self.blocking_read(|| self.socket().read(self.now(), buf))
     }
 
-    /// Reads what is there into `buf` and never waits.
+    /// Reads available data into `buf` and never waits.
     pub(crate) fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         if buf.is_empty() {
             return Ok(0);
@@ -613,7 +613,7 @@ impl TcpStream {
     }
 
     /// Fills `bufs` one after the other. `first` reads into the first of them and may wait; the
-    /// others take what is there.
+    /// others take the available data.
     pub(crate) fn read_parts(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -647,7 +647,7 @@ impl TcpStream {
         self.write_by(data.len(), |from| self.socket().write(self.now(), &data[from..]))
     }
 
-    /// Writes what there is space for and never waits.
+    /// Writes as much as there is space for and never waits.
     pub(crate) fn try_write(&self, data: &[u8]) -> io::Result<usize> {
         if self.socket().write_corked(data) {
             return Ok(data.len());

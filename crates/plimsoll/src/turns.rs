@@ -49,7 +49,8 @@ pub(crate) fn lend(stream: &TcpStream, buffer: &mut LoanCell<Option<Buffer>>) {
     });
 }
 
-/// This thread polls, or is about to sleep until it does again: hands over what was lent to it.
+/// Hands over the buffers lent to this thread, which polls or is about to sleep until the next
+/// poll.
 pub(crate) fn end() {
     let _ = LOANS.try_with(|loans| {
         if loans.borrow().list.is_empty() {

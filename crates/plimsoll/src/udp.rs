@@ -102,9 +102,9 @@ impl UdpSocket {
 
     /// Receives datagrams for any address, local or not, and for any port that no other socket has.
     /// It is one socket for all senders and destinations, and keeps no state of either. Multicast
-    /// and broadcast datagrams arrive as well. It sends from whatever address and port
-    /// [`UdpTransmit`] says. From then on, packets to any address are for the stack, as long as it
-    /// lives. [`UdpListener`](crate::UdpListener) has a socket for each sender and destination.
+    /// and broadcast datagrams arrive as well. It sends from the address and port in
+    /// [`UdpTransmit`]. As long as the socket exists, the stack accepts packets to any address.
+    /// [`UdpListener`](crate::UdpListener) has a socket for each sender and destination.
     ///
     /// ```
     /// use plimsoll::UdpTransmit;
@@ -210,8 +210,8 @@ impl UdpSocket {
     /// Sends a datagram to `address` and returns its length.
     ///
     /// # Errors
-    /// EMSGSIZE if it is too long; what an ICMP error said of an earlier datagram, once, if the
-    /// socket is connected; if no route leads there.
+    /// EMSGSIZE if it is too long; the ICMP error of an earlier datagram, once, if the socket is
+    /// connected; an error if no route leads there.
     pub fn send_to(&self, buf: &[u8], address: impl ToSocketAddrs) -> io::Result<usize> {
         let to = address.to_socket_addrs()?.next();
         let no_address = || io::Error::new(ErrorKind::InvalidInput, "no addresses to send data to");
@@ -226,8 +226,8 @@ impl UdpSocket {
         self.send_msg(&UdpTransmit::default(), &[buf])
     }
 
-    /// Sends a datagram of all of `parts`, or several (see [`UdpTransmit::segment_size`]), as `how`
-    /// says.
+    /// Sends a datagram of all of `parts`, or several (see [`UdpTransmit::segment_size`]), with the
+    /// options in `how`.
     ///
     /// ```
     /// use plimsoll::UdpTransmit;
@@ -272,8 +272,8 @@ impl UdpSocket {
     /// Reads the next datagram and returns its sender. Bytes that do not fit `buf` are lost.
     ///
     /// # Errors
-    /// What an ICMP error said, once, if the socket is connected. `TimedOut` if it is a flow that
-    /// has ended.
+    /// The error of an ICMP message, once, if the socket is connected. `TimedOut` if it is a flow
+    /// that has ended.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let read = self.recv_msg(buf)?;
         Ok((read.len, read.info.from))
@@ -533,7 +533,7 @@ fn bind_first(
     Err(last)
 }
 
-/// To `address`, and nothing else is asked for.
+/// A datagram to `address`, without other options.
 pub(crate) fn to_address(address: SocketAddr) -> UdpTransmit {
     UdpTransmit::default().to(Some(address))
 }

@@ -19,11 +19,11 @@ use crate::udp::UdpSocket;
 /// [`UdpSocket`], a *flow*. The flow's local address is the datagrams' destination. A VPN or a
 /// proxy uses it like a listener.
 ///
-/// A flow ends when nothing has gone either way for its idle timeout, sooner as long as nothing was
-/// sent back and after the answer of a DNS lookup; its calls then fail with `TimedOut`. How many
-/// there may be, and what happens beyond that, [`UdpFlowConfig`] says. Dropping a flow's socket
-/// ends it at once. Dropping the listener ends the flows that were not accepted; the others live
-/// on.
+/// A flow ends when nothing has gone either way for its idle timeout. The timeout is shorter until
+/// something was sent back, and after the answer of a DNS lookup. Calls of an ended flow fail with
+/// `TimedOut`. [`UdpFlowConfig`] sets how many flows there may be, and what happens beyond that.
+/// Dropping a flow's socket ends it at once. Dropping the listener ends the flows that were not
+/// accepted; the others remain.
 ///
 /// ```
 /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());

@@ -22,7 +22,7 @@ impl UdpSocket {
         self.told(self.socket().change_options(change))
     }
 
-    /// Sets the hop limit of what is sent to one host, 1 to 255.
+    /// Sets the hop limit of datagrams to one host, 1 to 255.
     ///
     /// # Errors
     /// `InvalidInput` if it is out of that range.
@@ -31,7 +31,7 @@ impl UdpSocket {
         self.change_options(|options| options.ttl = ttl)
     }
 
-    /// The hop limit of what is sent to one host.
+    /// The hop limit of datagrams to one host.
     ///
     /// # Errors
     /// None; the result is there because std's method has it.
@@ -39,7 +39,7 @@ impl UdpSocket {
         Ok(told_ttl(self.options().ttl, self.stack()))
     }
 
-    /// Sets TOS or traffic class of what is sent: DSCP in the upper six bits, ECN in the lower two.
+    /// Sets TOS or traffic class of sent packets: DSCP in the upper six bits, ECN in the lower two.
     ///
     /// # Errors
     /// `InvalidInput` if it is more than 255.
@@ -51,7 +51,7 @@ impl UdpSocket {
         self.change_options(|options| options.tos = tos)
     }
 
-    /// TOS or traffic class of what is sent.
+    /// TOS or traffic class of sent packets.
     ///
     /// # Errors
     /// None; the result is there because tokio's method has it.
@@ -75,7 +75,8 @@ impl UdpSocket {
         Ok(self.options().broadcast)
     }
 
-    /// Whether sockets of this stack get what this one sends to a group that they are in.
+    /// Sets whether sockets of this stack receive this socket's datagrams to a group that they are
+    /// in.
     ///
     /// # Errors
     /// None; the result is there because std's method has it.
@@ -108,7 +109,7 @@ impl UdpSocket {
         self.multicast_loop_v4()
     }
 
-    /// Sets the hop limit of what is sent to a group, of either IP version, 0 to 255.
+    /// Sets the hop limit of datagrams to a group, of either IP version, 0 to 255.
     ///
     /// # Errors
     /// `InvalidInput` if it is out of that range.
@@ -120,7 +121,7 @@ impl UdpSocket {
         self.change_options(|options| options.multicast_ttl = ttl)
     }
 
-    /// The hop limit of what is sent to a group.
+    /// The hop limit of datagrams to a group.
     ///
     /// # Errors
     /// None; the result is there because std's method has it.
@@ -177,7 +178,7 @@ impl UdpSocket {
         ))
     }
 
-    /// Says whether packets may be fragmented, and whether what is known of the path is heeded
+    /// Sets whether packets may be fragmented, and whether the known path MTU is used
     /// (IP_MTU_DISCOVER).
     ///
     /// # Errors
@@ -206,7 +207,7 @@ impl UdpSocket {
         self.options().rcvbuf
     }
 
-    /// Sets the bytes that what was sent and has not left may cost (SO_SNDBUF), as
+    /// Sets the bytes that queued datagrams may cost (SO_SNDBUF), as
     /// [`set_recv_buffer_size`](Self::set_recv_buffer_size): at most `net.core.wmem_max`.
     ///
     /// # Errors

@@ -82,10 +82,10 @@ impl Stack {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` says what is wrong with the packet; `AddrNotAvailable` if its source is not
-    /// ours; `EMSGSIZE` if it is too long and may not be fragmented; `NetworkUnreachable`,
-    /// `NetworkDown`; and `ENOBUFS` if the queue of the interface is full: then it was not sent, or
-    /// not all of its fragments were.
+    /// `InvalidInput` with the defect of the packet; `AddrNotAvailable` if its source is not ours;
+    /// `EMSGSIZE` if it is too long and may not be fragmented; `NetworkUnreachable`, `NetworkDown`;
+    /// and `ENOBUFS` if the interface's queue is full: then the packet, or some of its fragments,
+    /// were not sent.
     pub fn send_raw(&self, packet: &[u8]) -> io::Result<()> {
         let sent = self.core().send_raw(self.now(), &RawTransmit::default(), packet);
         sent.map_err(|error| refused(self.core(), error))
@@ -151,7 +151,7 @@ impl UnhandledPackets {
     ///
     /// # Errors
     /// `AddrInUse` if the stack has such a receiver, or a function, already; `InvalidInput` names
-    /// what makes no sense in `config`.
+    /// the part of `config` that makes no sense.
     pub fn bind(stack: &Stack, config: UnhandledConfig) -> io::Result<UnhandledPackets> {
         let receiver = stack.core().unhandled(config);
         let receiver = receiver.map_err(|error| refused(stack.core(), error))?;

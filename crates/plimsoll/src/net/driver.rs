@@ -61,7 +61,7 @@ pub struct Driver {
     inner: Arc<Inner>,
 }
 
-/// By what a [`Driver`] is woken when a timer of the stack is due.
+/// The timer that wakes a [`Driver`] when a timer of the stack is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriverTimer {
     /// A timerfd, as precise as the system's timers. The runtime needs its I/O driver. Other
@@ -91,7 +91,7 @@ impl Driver {
         })
     }
 
-    /// Chooses what wakes it when a timer is due.
+    /// Chooses the timer that wakes the driver.
     pub fn timer(mut self, timer: DriverTimer) -> Driver {
         self.timer = Timer::new(timer);
         self
@@ -235,7 +235,7 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// A clock that says now what that of the process says, and goes on as tokio's does.
+    /// A clock that starts at the process's current time, and then advances as tokio's does.
     #[allow(clippy::new_without_default, reason = "it looks at the clock")]
     pub fn new() -> TokioClock {
         TokioClock { begin: tokio::time::Instant::now(), at_begin: clock::now() }

@@ -141,7 +141,7 @@ impl Incoming {
         self.inner.options()
     }
 
-    /// Waits until the attempt ends by itself, as it may never do: it is to be raced with dialling.
+    /// Waits until the attempt ends by itself. It may never do so: race the future with dialling.
     pub async fn cancelled(&self) -> Cancelled {
         self.inner.cancelled().await
     }
@@ -155,7 +155,7 @@ impl Incoming {
         self.inner.accept().await.map(TcpStream::from)
     }
 
-    /// Refuses the attempt, and answers the peer as `how` says.
+    /// Refuses the attempt, and answers the peer according to `how`.
     pub fn reject(self, how: Reject) {
         self.inner.reject(how);
     }

@@ -6,12 +6,12 @@ use plimsoll_stack::ShutdownReport;
 
 use crate::stack::Stack;
 
-/// As [`Stack::shutdown`], for a task of tokio: it waits for the connections that were closed
-/// without blocking the runtime, which needs its time driver. A [`Driver`](super::Driver) of the
-/// stack goes on meanwhile, and ends with the stack. Only for the threads of the stack does it
-/// block, for as long as they take to see that they are to end.
+/// As [`Stack::shutdown`], for a task of tokio: it waits for the closed connections without
+/// blocking the runtime, which needs its time driver. A [`Driver`](super::Driver) of the stack
+/// continues meanwhile, and ends with the stack. Only the end of the stack's own threads blocks the
+/// caller, for as long as they take to notice it.
 ///
-/// A future that is dropped before it is ready has ended nothing.
+/// If the future is dropped before it is ready, nothing has ended.
 ///
 /// ```
 /// use std::time::Duration;

@@ -27,7 +27,7 @@ pub struct TcpStream {
     assumed: Assumed,
 }
 
-/// Directions in which the next call is worth a try, whether the socket says so or not.
+/// Directions in which the next call is tried even if the socket is not ready.
 #[derive(Default)]
 struct Assumed(AtomicU8);
 
@@ -261,10 +261,10 @@ impl TcpStream {
         self.inner.poll_read_ready(cx)
     }
 
-    /// Reads what is there into `buf` and returns how many bytes; 0 is the end of the stream.
+    /// Reads available data into `buf` and returns how many bytes; 0 is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing is there; else as a read.
+    /// `WouldBlock` if there is no data; else as a read.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.assumed.note(READ, self.inner.try_read(buf))
     }
@@ -422,7 +422,7 @@ impl TcpStream {
     }
 
     /// With a time of zero, dropping the stream resets the connection (SO_LINGER). Any other time
-    /// means what `None` means: closing goes on in the background and never blocks.
+    /// has the meaning of `None`: closing continues in the background and never blocks.
     ///
     /// # Errors
     /// None; the result is there because tokio's method has it.

@@ -501,7 +501,7 @@ impl UdpSocket {
         self.inner.set_multicast_loop_v4(on)
     }
 
-    /// The hop limit of what is sent to a group.
+    /// The hop limit of datagrams to a group.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
         self.inner.multicast_ttl_v4()
     }
@@ -521,7 +521,7 @@ impl UdpSocket {
         self.inner.set_multicast_loop_v6(on)
     }
 
-    /// The traffic class of what is sent.
+    /// The traffic class of sent packets.
     pub fn tclass_v6(&self) -> io::Result<u32> {
         self.inner.tos()
     }
@@ -531,7 +531,7 @@ impl UdpSocket {
         self.inner.set_tos(tclass)
     }
 
-    /// The hop limit of what is sent.
+    /// The hop limit of sent packets.
     pub fn ttl(&self) -> io::Result<u32> {
         self.inner.ttl()
     }
@@ -541,7 +541,7 @@ impl UdpSocket {
         self.inner.set_ttl(ttl)
     }
 
-    /// TOS of what is sent.
+    /// TOS of sent packets.
     pub fn tos_v4(&self) -> io::Result<u32> {
         self.inner.tos()
     }

@@ -80,7 +80,7 @@ impl PreparedWait<'_> {
         self.deadline
     }
 
-    /// How long that is from now on; for ever if it is `None`.
+    /// The time from now to the deadline; `None` waits without a limit.
     pub fn timeout(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.since(self.queue.stack.now()))
     }
@@ -124,8 +124,8 @@ enum Watched {
 }
 
 impl Watch {
-    /// Whether it is to be watched until it is writable, too: the device was full. Until it is
-    /// readable it is watched in any case.
+    /// Whether to watch it for writability too, since the device was full. Always watch it for
+    /// readability.
     pub fn wants_write(&self) -> bool {
         self.wants_write
     }
