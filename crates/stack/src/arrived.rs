@@ -1,10 +1,10 @@
-//! What is known of a packet that has arrived and was checked.
+//! The properties of a packet that has arrived and was checked.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::zone;
 
-/// What the IP header of a packet that arrived says, as far as the protocols above want it.
+/// The IP header fields of an arrived packet that the protocols above use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) src: IpAddr,
@@ -18,7 +18,7 @@ pub(crate) struct Arrived {
     pub(crate) tos: u8,
     /// TTL or hop limit.
     pub(crate) ttl: u8,
-    /// The destination stands for several hosts.
+    /// The destination addresses several hosts.
     pub(crate) for_many: bool,
     /// The interface that it came in by.
     pub(crate) interface: u8,

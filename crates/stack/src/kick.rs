@@ -87,7 +87,8 @@ impl Sleep {
     /// The poller runs again. Returns whether a thread has announced that it wakes the poller.
     pub(crate) fn awake(&self) -> bool {
         let kicked = self.0.swap(AWAKE, Ordering::Relaxed) == KICKED;
-        // A kicker that found it asleep or kicked relies on its reading all work after this point.
+        // A thread that found it asleep or about to be woken relies on its reading all work after
+        // this point.
         fence(Ordering::SeqCst);
         kicked
     }

@@ -1,5 +1,5 @@
 //! Many TCP connections and UDP sockets on devices: IP, ICMP, demultiplexing, timers, devices. It
-//! has no thread and no clock. Two stacks on a link in memory, on a time that the program invents:
+//! has no thread and no clock. Two stacks on a link in memory, with virtual time:
 //!
 //! ```
 //! use plimsoll_stack::device::memory_link;
@@ -55,7 +55,7 @@
 //! are leaves: a thread that holds one waits for nothing else. Wakers run after every lock was
 //! released.
 //!
-//! Limits are in [`limits`], each with what happens at it.
+//! Limits are in [`limits`], each with the behaviour when it is reached.
 //!
 //! # Components
 //!

@@ -156,10 +156,10 @@ pub const STREAM_LEASE: Duration = Duration::from_millis(1);
 /// share, which costs it a locked instruction per count.
 pub(crate) const MAX_SHARDS: usize = 64;
 
-/// SYNs that are answered with cookies one after the other by a poller that finds its device empty
-/// in between. A poller that does not keep up answers [`COOKIES_PER_BATCH`] more with every batch;
-/// further SYNs are dropped unread (`plimsoll.SynShed`). It is less than a device may hold, 500 at
-/// TUN: with more, the device is full and drops whatever comes before anything is shed.
+/// SYNs that a poller answers with cookies between two times at which it finds its device empty. A
+/// poller that does not keep up answers [`COOKIES_PER_BATCH`] more with every batch; further SYNs
+/// are dropped unread (`plimsoll.SynShed`). It is less than a device may hold, 500 at TUN: with
+/// more, the device would be full and drop any packet before SYNs are shed.
 pub(crate) const COOKIE_BURST: u32 = 256;
 
 /// The allowance that a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.

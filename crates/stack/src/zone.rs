@@ -1,18 +1,17 @@
 //! Zones of IPv6 addresses (RFC 4007).
 //!
-//! A link-local address says which host it is on one link, and nothing about which link that is:
-//! two interfaces may have the same address, and so may their neighbours. The link is the address's
-//! *zone*. Here a zone is an interface (the first queue of its device), and its scope id is the
-//! interface's place in [`Stack::interfaces`](crate::Stack::interfaces), counted from 1. A scope id
-//! of 0 names no zone.
+//! A link-local address identifies a host on one link, but not the link: two interfaces may have
+//! the same address, and so may their neighbours. The link is the address's *zone*. Here a zone is
+//! an interface (the first queue of its device), and its scope id is the interface's position in
+//! [`Stack::interfaces`](crate::Stack::interfaces), counted from 1. A scope id of 0 means no zone.
 //!
 //! Inside the stack, an address with a zone carries the scope id in its second 16-bit word, which
 //! is zero on the wire (RFC 4291, section 2.5.6). So every table that has an address as its key
-//! keeps zones apart, and no table has a field for them. The scope id goes in where an address
-//! enters the stack: in [`enter`] when a packet arrives, in `stack/zones.rs` when an application
-//! names an address. It comes out where the address leaves: in [`leave`] when a packet goes to a
-//! device, in [`shown`] and [`bare`] when an application sees it. Checksums and signatures are over
-//! the address as the wire has it.
+//! keeps zones apart, and no table has a field for them. The scope id is set where an address
+//! enters the stack: in [`enter`] when a packet arrives, in `interfaces/route/zones.rs` when an
+//! application names an address. It is removed where the address leaves: in [`leave`] when a packet
+//! goes to a device, in [`shown`] and [`bare`] when an application reads it. Checksums and
+//! signatures cover the address as it is on the wire.
 //!
 //! Addresses with a zone are fe80::/10 and ff02::/16. Groups of link-local scope with other flags
 //! (RFC 3306) may use the second word, and have no zone here.
@@ -76,7 +75,7 @@ pub(crate) fn within(ip: IpAddr, interface: u8) -> IpAddr {
     }
 }
 
-/// `ip` as the wire has it.
+/// `ip` as it is on the wire.
 #[inline]
 pub(crate) fn bare(ip: IpAddr) -> IpAddr {
     match ip {
@@ -114,8 +113,8 @@ pub(crate) fn enter(ip: Ipv6Addr, interface: u8) -> Option<Ipv6Addr> {
     (ip.to_bits() & SCOPE_BITS == 0).then(|| Ipv6Addr::from_bits(ip.to_bits() | scope))
 }
 
-/// Takes the scope ids out of the IPv6 header that `head` begins with. An IPv4 header has none: in
-/// the place of the addresses lies data there.
+/// Removes the scope ids from the IPv6 header at the start of `head`. An IPv4 header has none: data
+/// is in the place of the addresses there.
 #[inline]
 pub(crate) fn leave(head: &mut [u8]) {
     let Some(header) = head.first_chunk_mut::<HEADER_LEN>() else { return };

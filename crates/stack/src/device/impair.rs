@@ -1,8 +1,9 @@
-//! Dice for links and faults: which packet is lost, overtaken, doubled or corrupted.
+//! Random faults of links and fault devices: which packets are lost, overtaken, duplicated or
+//! corrupted.
 //!
 //! The generator is SplitMix64 and never changes, so that a seed gives the same run on every
-//! machine and in every version. Each packet costs the same number of throws whatever the odds are,
-//! so that changing one of them does not change what happens by the others.
+//! machine and in every version. Each packet draws the same number of random numbers, whatever the
+//! probabilities are. So a change of one probability does not change the effect of the others.
 
 use plimsoll_buf::{Pool, Slices};
 
@@ -74,7 +75,7 @@ impl Odds {
     }
 }
 
-/// What is to happen to one packet.
+/// The faults of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fate {
     pub(crate) lose: bool,
@@ -83,7 +84,7 @@ pub(crate) struct Fate {
     pub(crate) corrupt: bool,
 }
 
-/// Odds and the generator that throws for them.
+/// Probabilities, and the generator that decides by them.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
     odds: Odds,
@@ -125,8 +126,8 @@ impl Dice {
         if packet.is_empty() {
             return;
         }
-        // The checksum must be there, and somebody must look at it. Headers that make no sense
-        // will be found out without one.
+        // The checksum must be present, and the receiver must verify it. Invalid headers are
+        // noticed without one.
         checksum::fill(packet);
         packet.csum = ChecksumState::Unverified;
         let at = self.rng.below(packet.len());

@@ -109,13 +109,13 @@ fn info_of(packet: &Packet) -> &'static [u8; INFO_LEN] {
     }
 }
 
-/// How a write ended.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     Yes,
     /// The kernel has no room at present.
     Full,
-    /// The kernel does not want this packet.
+    /// The kernel refuses this packet.
     Refused(Errno),
 }
 
@@ -132,7 +132,7 @@ struct TunTx<P> {
     stats: DeviceStats,
 }
 
-/// Failures in a row that say nothing definite about the device.
+/// Counts consecutive failures of unknown cause.
 #[derive(Debug, Default)]
 struct Trouble {
     calls: u32,
@@ -223,7 +223,7 @@ impl<P: Port> TunTx<P> {
         };
         let Some(packet) = queue.pop_front() else { return Ok(true) };
         if packet.gso.is_none() && packet.csum != ChecksumState::Partial {
-            // Nothing was asked of the device but to take it.
+            // The packet needs no offload, so no offload caused the refusal.
             self.refuse(refused)?;
             return Ok(true);
         }
@@ -233,8 +233,8 @@ impl<P: Port> TunTx<P> {
         self.flush_pending(suspect)
     }
 
-    /// Sends what was cut in software. If the kernel takes it, the offload that was asked for
-    /// before is to blame for the refusal, and is switched off. Returns false if the kernel has no
+    /// Sends packets that were segmented in software. If the kernel accepts them, the offload that
+    /// was used before caused the refusal, and is switched off. Returns false if the kernel has no
     /// room.
     fn flush_pending(&mut self, mut suspect: Option<Suspect>) -> Result<bool, DeviceError> {
         while let Some(segment) = self.pending.front_mut() {
@@ -291,7 +291,7 @@ impl<P: Port> TunTx<P> {
     }
 }
 
-/// An offload that may be why the kernel refused a packet.
+/// An offload that may have caused the kernel's refusal of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspect {
     /// More bytes than an IP header can say.
@@ -413,7 +413,7 @@ impl<P: Port> TunRx<P> {
         };
         let len = loop {
             match self.port.read(chunk.spare_mut()) {
-                // What a socket gives when its other end is closed, for ever.
+                // A socket returns this permanently once its other end is closed.
                 Ok(0) => return Err(gone(&self.name, Errno::PIPE)),
                 Ok(len) => break len,
                 Err(Errno::INTR) => {}

@@ -15,7 +15,7 @@ use crate::error::SocketError;
 use crate::flow::FlowKey;
 use crate::sync::lock;
 
-/// Where spans and events are said to come from, whatever module tells them.
+/// The target of all spans and events, for any module.
 const TARGET: &str = "plimsoll";
 
 /// Something that has happened.
@@ -28,7 +28,7 @@ pub(super) enum Event {
     Stack(StackEvent),
 }
 
-/// The connections whose opening somebody has heard of.
+/// The connections whose opening a subscriber has received.
 #[derive(Default)]
 pub(super) struct OpenSpans {
     /// A leaf: no subscriber is called under it, so spans are neither made, cloned nor dropped.
@@ -37,12 +37,12 @@ pub(super) struct OpenSpans {
     count: AtomicUsize,
 }
 
-/// A connection that is told of.
+/// A connection with pending events or a span.
 struct Life {
     key: FlowKey,
-    /// Its span. The thread that tells what is queued has it meanwhile.
+    /// Its span. A thread that delivers its queue holds the span meanwhile.
     span: Option<Span>,
-    /// What has happened and is not told yet.
+    /// Events that are not delivered yet.
     queue: VecDeque<ConnectionEvent>,
 }
 
@@ -67,15 +67,15 @@ impl StackEvent {
     }
 }
 
-/// Whether anybody listens at this level.
+/// Whether a subscriber is enabled at this level.
 pub(super) fn is_heard(level: LevelFilter) -> bool {
     level <= LevelFilter::current()
 }
 
 impl OpenSpans {
-    /// Notes what happens to a connection, which the caller owns. Returns what is to be reported
-    /// later, if anybody listens. The end of a connection that has a span is told in any case:
-    /// nobody may listen any more, but the span must end.
+    /// Records an event of a connection, which the caller owns. Returns the event to deliver later,
+    /// if a subscriber is enabled. The end of a connection that has a span is delivered in any
+    /// case: without a subscriber, the span must still end.
     pub(super) fn note(
         &self,
         id: ConnectionId,
@@ -102,7 +102,7 @@ impl OpenSpans {
         Some(Event::Queued(id))
     }
 
-    /// Tells all of this.
+    /// Delivers these events.
     pub(super) fn tell(&self, events: Vec<Event>) {
         for event in events {
             match event {
@@ -115,8 +115,8 @@ impl OpenSpans {
         }
     }
 
-    /// Tells what is queued at a connection, unless a thread is about it: that one looks again
-    /// before it ends.
+    /// Delivers a connection's queue, unless another thread is doing so: that thread checks the
+    /// queue again before it ends.
     fn tell_queued(&self, id: ConnectionId) {
         let Some((key, mut span)) = self.begin(id) else { return };
         while let Some(event) = self.next(id, &mut span) {
@@ -130,8 +130,8 @@ impl OpenSpans {
         life.span.take().map(|span| (life.key, span))
     }
 
-    /// What is next. If there is nothing, the span goes back to its place, or the connection is
-    /// forgotten since no subscriber wanted a span.
+    /// The next event. If there is none, the span is stored again; without a span that a subscriber
+    /// wanted, the connection is removed.
     fn next(&self, id: ConnectionId, span: &mut Span) -> Option<ConnectionEvent> {
         let mut lives = lock(&self.lives);
         let life = lives.get_mut(&id)?;
@@ -153,8 +153,7 @@ fn contain(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Tells what happens to a connection, whose span is made by the first event and ends with the
-/// last.
+/// Delivers an event of a connection. The first event creates its span, and the last one ends it.
 fn tell_of_connection(key: &FlowKey, in_span: &mut Span, event: ConnectionEvent) {
     match event {
         ConnectionEvent::Opening(open) => {

@@ -1,5 +1,5 @@
-//! What an interface has while it waits for its next device: what leaves is lost, as on a cable
-//! that was pulled out, and nothing arrives.
+//! The device of an interface that waits for its next device. Packets sent to it are lost, as on an
+//! unplugged cable, and none arrives.
 
 use std::collections::VecDeque;
 

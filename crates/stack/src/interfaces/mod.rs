@@ -1,9 +1,9 @@
 //! The interfaces of a stack, and the routes over them.
 //!
-//! Each has a place in a list, which is filled from the front and never emptied, so it is read
-//! without a lock. What changes is inside each [`Interface`], which says how it is guarded. One
-//! that was removed keeps its place until another is added there. Addresses and routes are one
-//! table, which is replaced as a whole: who reads it takes no lock and sees the one or the other.
+//! Each interface has a position in a list that only grows, so the list is read without a lock. An
+//! [`Interface`] documents the guards of its own state. A removed interface keeps its position
+//! until another is added there. Addresses and routes are one table, which is replaced as a whole:
+//! a reader takes no lock and sees either the old or the new table.
 
 pub(crate) mod absent;
 pub(crate) mod interface;
@@ -101,11 +101,11 @@ impl Interfaces {
         Ok((self.routes.swap(after.clone()), after))
     }
 
-    /// Adds an interface, in the place of one that was removed if there is such. `kick` wakes its
-    /// poller, that of the first queue. Returns its place.
+    /// Adds an interface, in the place of a removed one if there is one. `kick` wakes its poller,
+    /// that of the first queue. Returns its position.
     ///
     /// # Errors
-    /// If the configuration is wrong or there is no place; nothing has changed then.
+    /// If the configuration is invalid or there is no place; nothing has changed then.
     pub(crate) fn add(&self, config: InterfaceConfig, kick: &Kick) -> Result<u8, StackError> {
         let _changing = lock(&self.changing);
         let known = self.iter().count();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::lock;
 
-/// The successor, if there is one.
+/// The replacement, if there is one.
 #[derive(Debug)]
 pub(crate) struct PendingReplacement<T> {
     successor: Mutex<Option<T>>,

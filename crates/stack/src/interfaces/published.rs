@@ -1,8 +1,8 @@
-//! What the holder of a device's half publishes, so that others read it without the token: when the
-//! device wants to be polled, and what it has counted.
+//! Values that the holder of a device's half publishes, so that other threads read them without the
+//! token: the time at which the device must be polled, and its statistics.
 //!
 //! Only the holder writes, by plain stores. A reader may get figures of different packets; they are
-//! exact once the holder has released it.
+//! exact once the holder has released the token.
 
 use std::sync::atomic::Ordering;
 
@@ -25,8 +25,8 @@ impl Deadline {
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
-    /// Publishes another deadline. Returns it if it is earlier than the one before: a poller that
-    /// sleeps does not know of it.
+    /// Publishes another deadline. Returns it if it is earlier than the previous one, which a
+    /// sleeping poller may rely on.
     pub(crate) fn set(&self, at: Option<Instant>) -> Option<Instant> {
         let before = self.0.load(Ordering::Relaxed);
         let nanos = at.unwrap_or(Instant::FAR_FUTURE).as_nanos();
@@ -39,7 +39,7 @@ impl Deadline {
 
 macro_rules! figures {
     ($($field:ident)*) => {
-        /// What a half has counted.
+        /// The statistics of a half.
         #[derive(Debug, Default)]
         pub(crate) struct Figures {
             $($field: AtomicU64,)*

@@ -1,12 +1,12 @@
-//! Which interface a packet leaves by, and with which address of ours: longest prefix first.
+//! Routes: the interface of a packet and its source address, by the longest prefix.
 //!
-//! A table never changes, but a changed copy may take its place. Routes over an interface that is
-//! down are skipped. Every address implies a route for its prefix. If a family has no default
-//! route, one leads out of the first interface with an address of that family, because a device
-//! that carries IP packets has only one neighbour to give them to.
+//! A table is immutable; a changed copy may replace it. Routes over an interface that is down are
+//! skipped. Every address implies a route for its prefix. If a family has no default route, the
+//! first interface with an address of that family serves as one, because a device that carries IP
+//! packets has only one neighbour.
 //!
-//! What is in a zone (`zone.rs`) is reached over the interface that is the zone, and over no other.
-//! The prefixes of routes have no zone.
+//! An address in a zone (`zone.rs`) is reached only over the interface that is the zone. The
+//! prefixes of routes have no zone.
 
 mod zones;
 
@@ -22,14 +22,14 @@ use crate::interfaces::interface::Interface;
 use crate::limits::MAX_INTERFACES;
 use crate::zone;
 
-/// A route of the configuration.
+/// A configured route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteConfig {
-    /// The destinations: an address of the prefix.
+    /// An address of the destination prefix.
     pub prefix: IpAddr,
     /// The length of the prefix; 0 is the default route.
     pub prefix_len: u8,
-    /// The place of the interface in the configuration's list.
+    /// The interface, as its position in the configuration's list.
     pub interface: usize,
     /// Its attributes.
     pub metrics: RouteMetrics,
@@ -55,7 +55,7 @@ impl Route {
 pub(crate) struct RouteTable {
     /// Longest prefix first.
     routes: Vec<Route>,
-    /// Those that were asked for; the others follow from the addresses.
+    /// The configured routes; the others follow from the addresses.
     configured: Vec<Route>,
     /// Our addresses, in their zones: prefix length and interface.
     ours: Vec<(IpAddr, u8, u8)>,
@@ -63,7 +63,7 @@ pub(crate) struct RouteTable {
     /// The interfaces that may have addresses and routes, as a bit set: not loopback, nor further
     /// queues of a device.
     known: u16,
-    /// What every copy of the table has in common.
+    /// The state that all copies of the table share.
     state: Arc<State>,
 }
 
@@ -115,7 +115,7 @@ impl RouteTable {
         Ok(Route { prefix, len, interface: route.interface as u8, metrics })
     }
 
-    /// Computes the routes from those that were asked for and the addresses.
+    /// Computes the routes from the configured ones and the addresses.
     fn derive(&mut self) {
         self.routes = self.configured.clone();
         for at in 0..self.ours.len() {
@@ -203,7 +203,7 @@ impl RouteTable {
         Ok(())
     }
 
-    /// Takes a route away that was asked for.
+    /// Removes a configured route.
     pub(crate) fn remove_route(&mut self, route: &RouteConfig) -> Result<(), StackError> {
         let removed = self.checked(route, "route")?;
         let before = self.configured.len();
@@ -267,7 +267,7 @@ impl RouteTable {
         route.map(|route| route.interface).or_else(|| self.first_of_any(remote))
     }
 
-    /// Where packets leave that no route tells the way of, if we take any address.
+    /// The interface for packets without a route, if the stack accepts any address.
     fn first_of_any(&self, remote: IpAddr) -> Option<u8> {
         let first = (self.known != 0).then_some(self.known.trailing_zeros() as u8);
         first.filter(|_| self.takes_any_address() && !remote.is_loopback())
@@ -302,8 +302,8 @@ impl RouteTable {
         }
     }
 
-    /// From now on packets to any address of one host are for us. A way that no route tells leads
-    /// out of the first interface then.
+    /// From now on the stack accepts packets to any address of one host. Packets without a route
+    /// then leave by the first interface.
     pub(crate) fn take_any_address(&self) {
         self.state.any_address.store(true, Ordering::Relaxed);
     }
@@ -313,7 +313,8 @@ impl RouteTable {
         self.state.any_address.load(Ordering::Relaxed)
     }
 
-    /// Whether a packet to `dst` is for us. What stands for all hosts of a network never is.
+    /// Whether the stack accepts a packet to `dst`. A broadcast address of a network is never
+    /// accepted here.
     pub(crate) fn takes(&self, dst: IpAddr) -> bool {
         self.is_ours(dst)
             || (self.takes_any_address() && !dst.is_loopback() && !self.is_of_all_hosts(dst))
@@ -324,8 +325,8 @@ impl RouteTable {
         self.is_ours(ip) || (self.takes_any_address() && is_unicast(ip) && !ip.is_loopback())
     }
 
-    /// Whether `src` cannot be the address of another host: it is ours, stands for all hosts of a
-    /// network of ours or for that network itself, or is of the network 0.
+    /// Whether `src` cannot be the address of another host: it is local, the broadcast address of a
+    /// local network or that network itself, or in the network 0.
     pub(crate) fn is_martian(&self, src: IpAddr) -> bool {
         self.is_ours(src) || self.is_of_all_hosts(src)
     }
@@ -344,12 +345,12 @@ impl RouteTable {
         v4.octets()[0] == 0 || self.ours.iter().any(of_prefix)
     }
 
-    /// Whether `ip` stands for several hosts.
+    /// Whether `ip` addresses several hosts.
     pub(crate) fn is_for_many(&self, ip: IpAddr) -> bool {
         !is_unicast(ip) || self.is_broadcast(ip)
     }
 
-    /// Whether `ip` stands for all hosts: of the link, or of a network of ours (RFC 919).
+    /// Whether `ip` addresses all hosts: of the link, or of a local network (RFC 919).
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
         let IpAddr::V4(v4) = ip else { return false };
         let of_prefix = |&(own, len, _): &(IpAddr, u8, u8)| {
@@ -372,8 +373,8 @@ impl RouteTable {
         route.or_else(|| self.first_of_any(remote).filter(|&first| self.is_up(first)))
     }
 
-    /// The interface for packets from `local` to `remote`. What is from an address with a zone does
-    /// not leave the zone (RFC 4007, section 9), wherever it goes.
+    /// The interface for packets from `local` to `remote`. A packet from an address with a zone
+    /// does not leave the zone (RFC 4007, section 9), whatever its destination.
     pub(crate) fn lookup_between(&self, local: IpAddr, remote: IpAddr) -> Option<u8> {
         match zone::zone_of(local) {
             Some(zone) if !self.is_ours(remote) => Some(zone).filter(|&zone| self.is_up(zone)),

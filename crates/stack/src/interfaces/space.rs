@@ -1,16 +1,15 @@
-//! Who waits for space in a queueing discipline that was full.
+//! Sockets that wait for space in a full queueing discipline.
 //!
-//! A connection enters when its packet is refused and nothing of its own lies below, whose
-//! completion would restart it; a UDP socket enters when its datagram is refused. That happens
-//! under the lock of the discipline, and so does taking them out when packets have left it: nobody
-//! misses the space that it waits for. As many go on as packets have left, in the order in which
-//! they came, and all of them once the discipline is empty. One that is refused again enters again,
-//! at the end.
+//! A connection enters the list when its packet is refused and it has no packet below whose
+//! completion would restart it. A UDP socket enters when its datagram is refused. That happens
+//! under the discipline's lock, and so does waking them when packets have left, so no socket misses
+//! the space. As many sockets are woken as packets have left, in the order of entry, and all of
+//! them once the discipline is empty. A socket that is refused again enters at the end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Somebody whose packet was refused.
+/// A socket whose packet was refused.
 pub(crate) trait SpaceWaiter: Send + Sync {
     /// It waits for space of the interface with this index from now on. Returns whether it did not
     /// before.
@@ -26,9 +25,9 @@ pub(crate) trait SpaceWaiter: Send + Sync {
     fn go_on(&self);
 }
 
-/// Those who wait for one interface, in order. Each is in it once at most. Who has ended stays in
-/// the list until it is come to, or until the list is half of such: to end costs the same however
-/// many wait.
+/// The sockets that wait for one interface, in order, each at most once. A socket that has ended
+/// stays in the list until its turn comes, or until half of the list has ended. So ending a wait
+/// takes constant time.
 pub(crate) struct SpaceWaiters {
     interface: u8,
     list: VecDeque<Arc<dyn SpaceWaiter>>,
@@ -54,7 +53,7 @@ impl SpaceWaiters {
         }
     }
 
-    /// Takes the first `count` out, who are then to go on.
+    /// Removes the first `count` sockets, which the caller must wake.
     #[must_use]
     pub(crate) fn take(&mut self, count: usize) -> Vec<Arc<dyn SpaceWaiter>> {
         let mut taken = Vec::with_capacity(count.min(self.list.len()));

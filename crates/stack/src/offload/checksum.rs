@@ -1,4 +1,4 @@
-//! Transport checksums of packets whose payload lies in slices.
+//! Transport checksums of packets with payload in slices.
 
 use plimsoll_wire::checksum::{self, Sum};
 use plimsoll_wire::protocol;
@@ -7,7 +7,7 @@ use super::Layout;
 use crate::packet::{ChecksumState, Packet};
 
 /// The sum of the pseudo-header of a packet whose transport header and data are `len` bytes long.
-/// The two addresses are taken as they lie in the IP header.
+/// The two addresses are taken from the IP header.
 #[inline]
 pub(crate) fn pseudo_header(front: &[u8], layout: &Layout, len: usize) -> Sum {
     if layout.version == 4 {
@@ -17,8 +17,8 @@ pub(crate) fn pseudo_header(front: &[u8], layout: &Layout, len: usize) -> Sum {
     }
 }
 
-/// The sum of a pseudo-header, with the `N` bytes of both addresses. What is behind them is put in
-/// an order whose sum is the same for both versions, and adds up to `M` bytes with them.
+/// The sum of a pseudo-header, with the `N` bytes of both addresses. The fields after them are
+/// arranged so that their sum is the same for both versions, and make `M` bytes in all.
 #[inline]
 fn of_addresses<const N: usize, const M: usize>(both: &[u8], protocol: u8, len: usize) -> Sum {
     let mut bytes = [0; M];
@@ -27,7 +27,8 @@ fn of_addresses<const N: usize, const M: usize>(both: &[u8], protocol: u8, len: 
     checksum::sum(&bytes)
 }
 
-/// What a pseudo-header has behind the addresses, as bytes whose sum is the same for both versions.
+/// The fields of a pseudo-header after the addresses, as bytes whose sum is the same for both
+/// versions.
 #[inline]
 pub(crate) fn pseudo_tail(protocol: u8, len: usize) -> [u8; 8] {
     let [a, b, c, d] = (len as u32).to_be_bytes();
@@ -50,8 +51,8 @@ fn sum_range(packet: &Packet, from: usize, to: usize) -> Sum {
 }
 
 /// Completes a checksum that was left to the device ([`ChecksumState::Partial`]); packets in any
-/// other state are left as they are. Returns false if the headers make no sense; the packet should
-/// be dropped then.
+/// other state are not changed. Returns false if the headers are invalid; the packet should be
+/// dropped then.
 #[inline]
 pub fn fill(packet: &mut Packet) -> bool {
     if packet.csum != ChecksumState::Partial {
@@ -74,9 +75,9 @@ pub fn fill(packet: &mut Packet) -> bool {
     true
 }
 
-/// Whether the transport checksum is right. True if the device vouched for it, and for protocols
-/// whose checksum is not looked at here (all but TCP and UDP) and for fragments. False if the
-/// headers make no sense.
+/// Whether the transport checksum is right. True if the device has verified it, for fragments, and
+/// for protocols whose checksum is not verified here (all except TCP and UDP). False if the headers
+/// are invalid.
 #[inline]
 pub fn verify(packet: &Packet) -> bool {
     if packet.csum != ChecksumState::Unverified {

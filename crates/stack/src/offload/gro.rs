@@ -1,31 +1,31 @@
-//! Makes one segment of several that arrived one behind the other (generic receive offload).
+//! Merges consecutive arrived segments into one (generic receive offload).
 //!
 //! # Theory of operation
 //!
 //! [`coalesce`] is the one place where segments are merged. It is used here, within a batch of
-//! packets from a device, and by the backlog of a socket. Two segments become one only if nothing
-//! is lost by it:
+//! packets from a device, and by the backlog of a socket. Two segments are merged only if no
+//! information is lost:
 //!
 //! * The second begins where the first ends, and the first has no FIN.
-//! * Their IP headers say the same of ECN, and ECE, CWR and AE are the same in both, so that every
-//!   mark is counted for the segments that had it.
-//! * Both have ACK; neither has SYN, RST or URG, which concern one sequence number.
-//! * Their options are the same. A timestamp of another tick is its own sample. SACK blocks never
-//!   are merged: each list is news for the sender's scoreboard.
-//! * A segment without data is an ACK that the sender counts, or a window update. It is merged at
-//!   most with another one, and only if the later acknowledges more: a duplicate stays.
-//! * All together is no longer than an IP packet can be, in as many ranges as a packet can have.
+//! * Their IP headers have the same ECN field, and ECE, CWR and AE are the same in both, so that
+//!   every mark is counted for the segments that had it.
+//! * Both have ACK; neither has SYN, RST or URG, which apply to one sequence number.
+//! * Their options are the same. A timestamp of another tick is its own sample. SACK blocks are
+//!   never merged: each list is new information for the sender's scoreboard.
+//! * A segment without data is an ACK that the sender counts, or a window update. It is merged with
+//!   at most one other, and only if the later one acknowledges more: a duplicate stays.
+//! * Together they are no longer than an IP packet can be, in as many ranges as a packet can have.
 //!
 //! The merged segment has the sequence number of the first and PSH and FIN of both. It has the
-//! acknowledgement and the window of the later one, always both of the same, unless that
-//! acknowledgement is the older: a window only means something together with its acknowledgement.
-//! It counts as many wire segments as both. All is decided before anything is written, and bytes
-//! are never written at all: payload is shared with who sent it over a link in memory.
+//! acknowledgement and the window of the later segment, always both of the same one, unless that
+//! acknowledgement is older: a window is only valid together with its acknowledgement. It counts as
+//! many wire segments as both. All checks precede the first write, and payload bytes are never
+//! written: they are shared with the sender on a link in memory.
 //!
-//! [`Gro`] holds up to [`FLOWS`] segments, one of a flow, for the rest of the batch at most. Beyond
-//! the rules above, all segments of a train but the last have the same length and none has PSH, so
-//! that the receiver's estimate of the sender's segment size stays true, and nothing that the
-//! sender wanted delivered waits. What does not fit goes on at once, behind what is held of its
+//! [`Gro`] holds up to [`FLOWS`] segments, one per flow, for the rest of the batch at most. In
+//! addition to the rules above, all segments of a train except the last have the same length and
+//! none has PSH. So the receiver's estimate of the sender's segment size stays true, and no data
+//! with PSH waits. A segment that does not fit is passed on at once, after the held segment of its
 //! flow. So the order within a flow never changes.
 //!
 //! Captures see packets as they arrive: those devices are below.
@@ -50,7 +50,7 @@ const KEPT: TcpFlags = TcpFlags(TcpFlags::PSH.0 | TcpFlags::FIN.0);
 /// Flags of a segment that ends a train.
 const LAST: TcpFlags = KEPT;
 
-/// What becomes of segments without data and FIN.
+/// The treatment of segments without data and FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PureAcks {
     /// Every one stays by itself.
@@ -62,7 +62,7 @@ pub(crate) enum PureAcks {
 /// Appends `next` to `tail`.
 ///
 /// # Errors
-/// If the rules of the module forbid it. `next` comes back then, and `tail` is as it was.
+/// If the rules of the module forbid it. `next` is returned then, and `tail` is unchanged.
 #[allow(clippy::result_large_err)] // It comes back by move, and allocating for it costs more.
 pub(crate) fn coalesce(
     tail: &mut Segment,
@@ -125,7 +125,7 @@ impl Held {
         (self.key, self.segment, self.tos)
     }
 
-    /// Appends a segment of the same flow. Returns whether the train goes on behind it.
+    /// Appends a segment of the same flow. Returns whether the train continues after it.
     #[allow(clippy::result_large_err)] // As for `coalesce`.
     fn append(&mut self, next: Segment) -> Result<bool, Segment> {
         let full = self.unit * usize::from(next.segs);
@@ -139,7 +139,7 @@ impl Held {
     }
 }
 
-/// What is held in the current batch.
+/// The segments held in the current batch.
 #[derive(Default)]
 pub(crate) struct Gro {
     held: ArrayVec<Held, FLOWS>,
@@ -158,7 +158,7 @@ impl Gro {
         self.held.push(Held { key, segment, tos, unit, stamp: self.stamps });
     }
 
-    /// Appends a segment to what is held at `at`. Returns whether the train goes on behind it.
+    /// Appends a segment to the one held at `at`. Returns whether the train continues after it.
     #[allow(clippy::result_large_err)] // As for `coalesce`.
     pub(crate) fn append(&mut self, at: usize, next: Segment) -> Result<bool, Segment> {
         self.held[at].append(next)
@@ -179,7 +179,7 @@ impl Gro {
         self.held.is_full()
     }
 
-    /// Takes out what has been held longest.
+    /// Takes out the segment that was held longest.
     #[inline]
     pub(crate) fn take_oldest(&mut self) -> Option<Held> {
         let ages = self.held.iter().enumerate().map(|(at, held)| (held.stamp, at));
@@ -188,8 +188,8 @@ impl Gro {
     }
 }
 
-/// The length of the segments of a train that begins with `segment`, if one may. `size` is what the
-/// device says that a super-segment was cut into.
+/// The length of the segments of a train that begins with `segment`, if one may. `size` is the
+/// segment size that the device reports for a super-segment.
 #[inline]
 pub(crate) fn train_unit(segment: &Segment, size: Option<u16>) -> Option<usize> {
     let flags = segment.repr.flags;

@@ -1,12 +1,12 @@
-//! Cuts super-segments of TCP, and datagrams of UDP that were sent as one, into what goes on the
-//! wire, in software.
+//! Cuts super-segments of TCP, and UDP datagrams that were sent as one, into wire segments, in
+//! software.
 //!
-//! Every segment gets a copy of the headers with its own lengths and IPv4 identification; one of
-//! TCP with its own sequence number and flags: FIN and PSH belong to the last segment only, CWR to
-//! the first, unless it is part of a count that all of them have (RFC 9768). Its checksum is left
-//! partial, so that whoever cannot have it completed by a device calls [`checksum::fill`]. Payload
-//! is shared, not copied. The charge goes to the last segment, so that the completion comes when
-//! all are done.
+//! Every segment gets a copy of the headers with its own lengths and IPv4 identification. A TCP
+//! segment also gets its own sequence number and flags: FIN and PSH belong to the last segment
+//! only, CWR to the first, unless it is part of a count in all segments (RFC 9768). The checksum is
+//! left partial; a caller without a device that completes it calls [`checksum::fill`]. Payload is
+//! shared, not copied. The last segment gets the charge, so that the completion comes when all are
+//! done.
 
 use plimsoll_wire::tcp::TcpFlags;
 use plimsoll_wire::{checksum as sum, ipv4, ipv6, protocol, tcp as tcp_header, udp};
@@ -21,7 +21,8 @@ const FLAGS_AT: usize = 13;
 /// Offset of the length in a UDP header.
 const UDP_LENGTH_AT: usize = 4;
 
-/// The wire segments of a packet, one by one. A packet that is no super-segment comes out as it is.
+/// The wire segments of a packet, one by one. A packet that is not a super-segment is returned
+/// unchanged.
 #[derive(Debug)]
 pub struct Split {
     rest: Option<Packet>,
@@ -44,8 +45,8 @@ pub fn split(mut packet: Packet) -> Split {
     Split { rest: Some(packet), plan }
 }
 
-/// Notes on a packet that it is to be cut into segments of `size` payload bytes, if it is TCP or
-/// UDP and `size` is not 0.
+/// Sets the segment size of a packet to `size` payload bytes, if it is TCP or UDP and `size` is not
+/// 0.
 pub fn describe(packet: &mut Packet, size: u16) {
     let front = packet.headers();
     let data_at = Layout::of_packet(packet).and_then(|layout| layout.data_at(front));

@@ -100,7 +100,7 @@ impl Layout {
         (!self.fragment && end <= front.len().min(self.total_len)).then_some(end)
     }
 
-    /// Where the data behind a TCP header begins, if `front` holds that header.
+    /// The offset of the data after a TCP header, if `front` holds that header.
     pub fn tcp_data_at(&self, front: &[u8]) -> Option<usize> {
         if self.protocol != protocol::TCP || self.fragment {
             return None;

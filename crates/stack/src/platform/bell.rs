@@ -1,10 +1,9 @@
-//! An event that is a flag under a mutex, for systems whose descriptors cannot be waited for
-//! together.
+//! An event as a flag under a mutex, for systems whose descriptors cannot be polled together.
 //!
-//! Who sleeps for several events waits on the condition variable of the first one, and leaves word
-//! of that with the others. Who sets one of the others takes the lock of the first for a moment
-//! before it notifies. So the sleeper, who looks at all flags under that lock, has either seen the
-//! flag or waits already.
+//! A thread that sleeps for several events waits on the condition variable of the first one, and
+//! stores a reference to it in the others. A thread that sets one of the others takes the first
+//! one's lock for a moment before it notifies. The sleeper checks all flags under that lock. So it
+//! either has seen the flag or is waiting already.
 
 #[cfg(loom)]
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -30,7 +29,7 @@ struct Bell {
 #[derive(Debug)]
 struct State {
     set: bool,
-    /// Where somebody sleeps who waits for this one, too.
+    /// The event on which a thread sleeps that waits for this one, too.
     sleeps_at: Option<Arc<Bell>>,
 }
 

@@ -1,16 +1,16 @@
-//! The system's numbers of errors, from which [`std::io::Error`] makes kinds and words.
+//! The system's error numbers, from which [`std::io::Error`] makes kinds and texts.
 
 #[cfg(unix)]
 pub(crate) use libc::*;
 
-/// Only Linux distinguishes that the host is isolated.
+/// Only Linux has its own error for an isolated host.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 pub(crate) const ENONET: i32 = EHOSTUNREACH;
 
 #[cfg(not(unix))]
 pub(crate) use self::winsock::*;
 
-/// Winsock's numbers, and for a closed pipe that of the system. (Microsoft, "Windows Sockets Error
+/// Winsock's numbers, and the system's number for a closed pipe. (Microsoft, "Windows Sockets Error
 /// Codes" and "System Error Codes".)
 #[cfg(not(unix))]
 #[allow(dead_code, reason = "those of sockets are all here")]

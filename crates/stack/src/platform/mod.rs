@@ -1,10 +1,10 @@
-//! All that differs between operating systems, but for devices, which are apart.
+//! All differences between operating systems, except devices, which have their own modules.
 //!
 //! # Theory of operation
 //!
-//! A poller sleeps until one of its [`Event`]s is set, a descriptor of a device is ready, or a time
-//! has come ([`sleep`]). An event stays set until it is cleared. There are three of them, with the
-//! same functions:
+//! A poller sleeps until one of its [`Event`]s is set, a device's descriptor is ready, or a time
+//! has come ([`sleep`]). An event stays set until it is cleared. There are three implementations
+//! with the same functions:
 //!
 //! | system | event | sleep |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | other Unix | `pair.rs`: a pair of sockets | `descriptors.rs`: `poll` |
 //! | Windows and the rest | `bell.rs`: a mutex and a condition variable | `bell.rs`; devices kick |
 //!
-//! The tests hold all three to the same behaviour, on Linux.
+//! The tests check that all three behave the same, on Linux.
 
 #[cfg(any(not(unix), test))]
 mod bell;
@@ -35,11 +35,11 @@ pub(crate) use self::eventfd::Event;
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 pub(crate) use self::pair::Event;
 
-/// What a device is waited for by, where the system has descriptors that become ready.
+/// The descriptor of a device, on systems with descriptors that can be polled.
 #[cfg(unix)]
 pub(crate) type Descriptor = std::os::fd::OwnedFd;
 
-/// There are none: devices kick their pollers.
+/// There are none: devices wake their pollers by kicks.
 #[cfg(not(unix))]
 pub(crate) enum Descriptor {}
 

@@ -19,9 +19,8 @@ pub(crate) fn stay(queue: usize, count: usize) -> io::Result<()> {
     })
 }
 
-/// The processor of each of `count` queues: one whose number is that of the queue, as steering by
-/// processor counts. What finds none of these gets one of those that are left, and if all are
-/// taken, one in turn.
+/// The CPU of each of `count` queues: one whose number is that of the queue, as steering by CPU
+/// counts. A queue without such a CPU gets one of the rest, and if all are used, one in turn.
 fn places(usable: &[usize], count: usize) -> Vec<usize> {
     let mut left = usable.to_vec();
     let mut take = |fits: &dyn Fn(usize) -> bool| {

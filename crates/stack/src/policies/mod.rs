@@ -1,8 +1,8 @@
-//! By which rules a stack works: settings, memory, what is known of peers and paths, secrets,
-//! limits on answers to strangers.
+//! The policies of a stack: settings, memory, learnt properties of peers and paths, secrets, limits
+//! on answers to strangers.
 //!
 //! Settings are read as a snapshot without a lock. The caches have their own locks, which are
-//! leaves: nobody locks anything else while holding one.
+//! leaves: a thread that holds one takes no other.
 
 pub(crate) mod budget;
 pub(crate) mod icmp_limits;
@@ -58,7 +58,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// The rules of a new stack. Who waited for memory goes on by way of `completions`.
+    /// The policies of a new stack. `completions` gets the connections that waited for memory.
     pub(crate) fn new(
         sysctl: SysctlTable,
         secrets: Secrets,
@@ -88,7 +88,7 @@ impl Policies {
         &self.sysctl
     }
 
-    /// What sequence numbers, ports, cookies and hashes are made from.
+    /// The secrets of sequence numbers, ports, cookies and hashes.
     pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
@@ -108,15 +108,15 @@ impl Policies {
         &self.udp_memory
     }
 
-    /// The identification of the fragments of one more datagram from `src` to `dst`: nobody else
-    /// can foresee it, and it does not come back for as long as possible.
+    /// The identification of the fragments of one more datagram from `src` to `dst`. Other hosts
+    /// cannot predict it, and it repeats as late as possible.
     pub(crate) fn fragment_ident(&self, src: IpAddr, dst: IpAddr) -> u32 {
         let count = self.fragmented.fetch_add(1, Ordering::Relaxed);
         self.secrets.fragment_ident(src, dst).wrapping_add(count)
     }
 
-    /// What was learnt of the path MTU to `remote`, if it is still believed. The lock is not taken
-    /// while nothing ever was.
+    /// The learnt path MTU to `remote`, if it is still valid. The lock is not taken until one was
+    /// learnt.
     pub(crate) fn learnt_mtu(&self, remote: IpAddr, now: Instant) -> Option<LearntMtu> {
         if self.pmtu_in_use.load(Ordering::Relaxed) { self.pmtu().get(remote, now) } else { None }
     }
@@ -131,7 +131,7 @@ impl Policies {
         lock(&self.pmtu)
     }
 
-    /// What is remembered about peers.
+    /// The metrics of peers.
     pub(crate) fn metrics(&self) -> MutexGuard<'_, Metrics> {
         lock(&self.metrics)
     }

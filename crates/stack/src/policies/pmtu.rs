@@ -22,7 +22,7 @@ pub(crate) struct PmtuCache {
 }
 
 impl PmtuCache {
-    /// What was learnt of the MTU to `remote`, if it is still believed.
+    /// The learnt MTU to `remote`, if it is still valid.
     pub(crate) fn get(&self, remote: IpAddr, now: Instant) -> Option<LearntMtu> {
         self.entries.get(&remote).filter(|learnt| learnt.until > now).copied()
     }

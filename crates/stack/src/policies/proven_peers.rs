@@ -1,23 +1,23 @@
-//! Peers that were proven to be where they say they are: their address has completed a handshake.
+//! Peers whose address is proven: it has completed a handshake.
 //!
 //! # Theory of operation
 //!
-//! While a flood of SYNs is shed (`pollers/syn_share.rs`), a SYN of such a peer is worked on all
-//! the same, within its own share. Linux has the notion (`tcp_peer_is_proven`), for a SYN queue
-//! that is three quarters full without cookies.
+//! While a flood of SYNs is shed (`pollers/syn_share.rs`), SYNs of such peers are still answered,
+//! within their own share. Linux has the same notion (`tcp_peer_is_proven`), for a SYN queue that
+//! is three quarters full without cookies.
 //!
-//! The table has a fixed size and sits in sets of [`WAYS`]. An entry is one atomic word: a part of
-//! the hash of the address, and the second in which the peer was proven last. No call locks or
-//! allocates. Two threads that write to one set at once may lose an entry, which the next segment
-//! of that peer brings back. In a full set, the oldest entry is replaced.
+//! The table has a fixed size and consists of sets of [`WAYS`]. An entry is one atomic word: a part
+//! of the hash of the address, and the second in which the peer was proven last. No call locks or
+//! allocates. Two threads that write to one set at once may lose an entry, which that peer's next
+//! segment restores. In a full set, the oldest entry is replaced.
 //!
-//! The hash is keyed with the stack's secret, so that no peer can aim at the entry of another. What
-//! is left to an attacker is to complete handshakes from very many addresses; for IPv6 these count
-//! by their first 64 bits, since one host may use any of the other 64. Two addresses whose hashes
-//! agree count as one: one pair in 2^30, and it costs no more than the share.
+//! The hash is keyed with the stack's secret, so that no peer can aim at another's entry. An
+//! attacker can only complete handshakes from very many addresses; IPv6 addresses count by their
+//! first 64 bits, since one host may use any of the other 64. Two addresses whose hashes agree
+//! count as one: one pair in 2^30, and it costs no more than the share.
 //!
-//! An entry counts for [`PROVEN_FOR`]. It is made when a handshake completes, by whichever side it
-//! was begun, and while SYNs are shed it is renewed by segments of established connections.
+//! An entry is valid for [`PROVEN_FOR`]. It is made when a handshake completes, whichever side
+//! began it. While SYNs are shed, segments of established connections renew it.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ pub(crate) struct ProvenPeers {
 pub(crate) struct ProvenPeer(u32);
 
 impl ProvenPeers {
-    /// Nobody is proven. The hash is keyed with `key`.
+    /// An empty table. The hash is keyed with `key`.
     pub(crate) fn new(key: [u8; 16]) -> ProvenPeers {
         let set = |_| [const { AtomicU64::new(0) }; WAYS];
         ProvenPeers { key, sets: (0..MAX_PROVEN_PEERS / WAYS).map(set).collect() }
@@ -61,7 +61,7 @@ impl ProvenPeers {
         };
         let Some(way) = set.iter().min_by_key(oldest_first) else { return };
         let old = Entry::of(way);
-        // What says so already is not written: its cache line stays with all processors.
+        // An entry that is up to date is not written: its cache line stays shared by all CPUs.
         if old.tag != tag || old.second < entry.second {
             way.store(entry.word(), Ordering::Relaxed);
         }
@@ -75,7 +75,7 @@ impl ProvenPeers {
         set.iter().map(Entry::of).any(known).then_some(ProvenPeer(tag))
     }
 
-    /// The part of the hash of an address that tells it from others of its set, and the set.
+    /// The part of an address's hash that distinguishes it from others of its set, and the set.
     fn place(&self, remote: IpAddr) -> (u32, &[AtomicU64; WAYS]) {
         let mut hasher = SipHasher13::new_with_key(&self.key);
         match remote {
@@ -87,7 +87,7 @@ impl ProvenPeers {
     }
 }
 
-/// What an entry says. All zeroes are no entry: it is too old.
+/// The contents of an entry. All zeroes are no entry: it is too old.
 #[derive(Clone, Copy)]
 struct Entry {
     tag: u32,

@@ -1,4 +1,5 @@
-//! What must not be guessed: initial sequence numbers, ports, timestamp offsets, hash keys.
+//! Values that must not be predictable: initial sequence numbers, ports, timestamp offsets, hash
+//! keys.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::flow::{FlowKey, write_ip};
 
-/// What a keyed hash is for; the same four-tuple gives unrelated values for each.
+/// The use of a keyed hash; the same four-tuple gives unrelated values for each.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Purpose {
@@ -36,7 +37,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// What hashes of tables are keyed with.
+    /// The key of the tables' hashes.
     pub(crate) fn table_key(&self) -> &[u8; 16] {
         &self.table_key
     }

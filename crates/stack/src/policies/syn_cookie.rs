@@ -1,10 +1,10 @@
-//! SYN cookies: initial sequence numbers that say what a SYN said, so that nobody has to remember
-//! it. What lies next to the number is in the engine's `syn_cookie.rs`.
+//! SYN cookies: initial sequence numbers that encode a SYN, so that the listener need not store it.
+//! The other parts of the SYN are in the engine's `syn_cookie.rs`.
 //!
 //! A cookie is a hash of the four-tuple, plus the peer's sequence number, plus the minute in the
 //! upper eight bits, plus, below them, a hash of the four-tuple and the minute with the datum
-//! added. It is good for two minutes. Only listeners that have sent cookies lately look for them,
-//! so that nobody can guess one at leisure.
+//! added. It is valid for two minutes. Only listeners that have sent cookies recently accept them,
+//! so that no attacker can guess one at leisure.
 
 use plimsoll_tcp::{Duration, Instant};
 use plimsoll_wire::SeqNum;
@@ -44,8 +44,8 @@ pub(crate) fn make(
     SeqNum(number)
 }
 
-/// What the cookie says, if it is one that is still good. What comes back is any number up to
-/// 2^24: most that were never made are told by being too large.
+/// The datum of the cookie, if it is still valid. An invalid cookie decodes to any number up to
+/// 2^24: most such numbers are recognised because they are too large.
 pub(crate) fn check(
     secrets: &Secrets,
     key: &FlowKey,

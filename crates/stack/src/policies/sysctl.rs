@@ -175,7 +175,7 @@ pub enum SysctlError {
 pub struct SysctlInfo {
     /// The name.
     pub name: &'static str,
-    /// What it does, in one sentence with its unit.
+    /// Its effect, in one sentence with its unit.
     pub doc: &'static str,
     /// The value that a new stack has, as text.
     pub default: String,
@@ -327,7 +327,7 @@ impl SysctlTable {
         list
     }
 
-    /// What the setting `name` does, in one sentence.
+    /// The effect of the setting `name`, in one sentence.
     ///
     /// # Errors
     /// If there is no such setting.

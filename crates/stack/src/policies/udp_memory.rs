@@ -1,10 +1,10 @@
 //! The memory of the receive queues of all UDP sockets, and the limit on it (`net.ipv4.udp_mem`).
 //!
-//! A socket is charged in units of [`QUANTUM`] bytes: never for less than its queue pins, which is
-//! whole chunks, and for a few quanta more while it is in use, so that the account, which all
+//! A socket is charged in units of [`QUANTUM`] bytes: never less than its queue uses, which is
+//! whole chunks. While it is in use it is charged a few quanta more, so that the account, which all
 //! threads share, is not written for every datagram. At the limit datagrams are dropped and counted
 //! (`UdpMemErrors`), but each socket always gets one of up to [`UDP_MINIMUM`] bytes, so that none
-//! starves. So all queues together pin no more than the limit, and that minimum for each socket.
+//! starves. So all queues together use no more than the limit, and that minimum for each socket.
 //!
 //! [`UDP_MINIMUM`]: crate::limits::UDP_MINIMUM
 
@@ -14,7 +14,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::policies::memory::QUANTUM;
 
-/// What a socket may be charged for above what its queue pins, in bytes.
+/// The bytes by which a socket's charge may exceed its queue's memory.
 const SURPLUS: usize = 4 * QUANTUM;
 
 /// The account.
@@ -23,7 +23,7 @@ pub(crate) struct UdpMemory {
     used: CachePadded<AtomicUsize>,
 }
 
-/// What the receive queues of all UDP sockets of a stack pin.
+/// The memory that the receive queues of all UDP sockets of a stack use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpMemoryUse {

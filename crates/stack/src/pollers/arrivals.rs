@@ -2,7 +2,7 @@
 //!
 //! # Theory of operation
 //!
-//! When a process was stopped, or its threads had no processor, it finds two things as it goes on:
+//! A process that was stopped, or whose threads had no CPU, finds two things when it continues:
 //! overdue timers, and the packets that would have stopped them. So a poll receives first and runs
 //! the timers after that. That is enough for most timers. It is not enough for a timer that acts on
 //! a peer's silence: a retransmission timeout, the end of a connection, a flow or a reassembly.
@@ -11,7 +11,7 @@
 //!
 //! Such a timer is therefore *deferred* until a poll has found all devices of all queues empty
 //! ([`ArrivalStatus::note_poll`]). It sets a flag ([`ArrivalStatus::allows_silence`]). While the
-//! flag is set, a poll also receives from the devices of the other queues, and asks for the next
+//! flag is set, a poll also receives from the devices of the other queues, and requests the next
 //! poll at once. Without a deferred timer, no queue touches the devices of another.
 //!
 //! A flood must not defer a timer for ever: it runs after [`PACKETS_BEFORE_SILENCE`] packets in any

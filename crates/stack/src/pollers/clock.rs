@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use plimsoll_tcp::Instant;
 use portable_atomic::AtomicU64;
 
-/// Remembers about the latest `now`, for calls that are given none: those that look at a socket or
-/// drop one, for example.
+/// The approximate latest `now`, for calls without one: those that read or drop a socket, for
+/// example.
 ///
-/// Threads that note a time at once may leave the earlier one: they have read their clocks a moment
-/// apart, and a locked instruction for every call would buy no more than that moment.
+/// Of two threads that record a time at once, the earlier time may stay. They have read their
+/// clocks a moment apart, and a locked instruction for every call would gain only that moment.
 #[derive(Debug, Default)]
 pub(crate) struct LatestTime(AtomicU64);
 

@@ -1,28 +1,28 @@
-//! Bytes below us: what a connection has handed down and the device has not completed, and how a
-//! connection that waits for completions goes on.
+//! Bytes below: bytes that a connection has passed down and the device has not completed, and how a
+//! connection that waits for completions continues.
 //!
 //! # Theory of operation
 //!
 //! A data packet is charged once, when it enters the queueing discipline, and released once, when
-//! the device is done with it or it was dropped. Completions come from whatever thread drains the
-//! device or takes packets from the other end of a link, so the count is an atomic, and a
+//! the device has finished with it or it was dropped. Any thread that drains the device, or takes
+//! packets from the other end of a link, may complete packets. So the count is atomic, and a
 //! completion never touches the connection.
 //!
-//! A connection that the engine holds until something completes is *throttled*. Its owner marks
-//! it, fences, and reads the count once more. A completion lowers the count, fences, and looks for
-//! the mark. So at least one of the two sees the other: the owner sees that the count has fallen
-//! and asks the engine again, or the completion takes the mark and puts the socket's number into
-//! the queue of the [`Completions`]. A mark that stays from one call to the next needs no second
-//! fence: it is older than every count that the later call reads.
+//! A connection that the engine holds until a packet completes is *throttled*. Its owner sets a
+//! flag, fences, and reads the count again. A completion lowers the count, fences, and checks the
+//! flag. So at least one of them sees the other's write: either the owner sees that the count has
+//! fallen and calls the engine again, or the completion takes the flag and puts the socket's number
+//! into the queue of the [`Completions`]. A flag that stays set from one call to the next needs no
+//! second fence: it is older than every count that the later call reads.
 //!
-//! A thread that owns no socket takes numbers out of the queue, one socket at a time: a thread that
-//! has drained a device does so when it has released everything, and the poller in every poll. So
-//! nobody ever owns a second socket because it completed that socket's packet. A completion by a
-//! thread that will look at the queue itself wakes no thread; any other kicks the poller, which
+//! Only a thread that owns no socket takes numbers out of the queue, one socket at a time. A thread
+//! that has drained a device does so when it has released everything, and the poller in every poll.
+//! So no thread ever owns a second socket because it completed that socket's packet. A completion
+//! by a thread that will read the queue itself wakes no thread; any other wakes the poller, which
 //! costs a system call only if it sleeps.
 //!
-//! A number is in the queue once at most: it enters only if the socket was not *queued*, and stops
-//! being queued before its taker reads the count.
+//! A number is in the queue at most once: it enters only if the socket was not *queued*, and the
+//! flag is cleared before its taker reads the count.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -48,13 +48,13 @@ use crate::kick::Kick;
 
 /// The socket waits for a completion.
 const THROTTLED: u8 = 1;
-/// The socket is in the queue of those that may go on.
+/// The socket is in the queue of sockets that may continue.
 const QUEUED: u8 = 2;
 
 /// Sockets that are taken from the queue under one lock.
 pub(crate) const BATCH: usize = 32;
 
-/// What lies below one connection.
+/// The bytes and packets below of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct BelowUs {
     completed: AtomicU64,
@@ -85,12 +85,12 @@ impl BelowUs {
         self.waits_for_space.load(Ordering::Relaxed)
     }
 
-    /// Takes a packet off. Returns whether the caller must put the socket into the queue of those
-    /// that may go on.
+    /// Releases a packet. Returns whether the caller must put the socket into the queue of sockets
+    /// that may continue.
     #[must_use]
     pub(crate) fn release(&self, bytes: u32, serial: u64) -> bool {
-        // The serial is published before the bytes go, so that whoever sees nothing below also sees
-        // the last packet completed.
+        // The serial is published before the bytes are released, so that a thread that sees no
+        // bytes below also sees the last packet completed.
         self.completed.fetch_max(serial, Ordering::Release);
         self.bytes.fetch_sub(bytes, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -109,9 +109,9 @@ impl BelowUs {
         (bytes, self.completed.load(Ordering::Acquire))
     }
 
-    /// For the owner: the engine, told of `seen` bytes, waits for a completion. Marks the socket,
-    /// and returns whether something has completed in the meantime, so that the engine must be
-    /// asked again. Whatever it answers then, the mark stays until a completion takes it.
+    /// Called by the owner: the engine, which was given `seen` bytes, waits for a completion. Sets
+    /// the flag, and returns whether a packet has completed in the meantime, so that the engine
+    /// must be called again. In either case the flag stays until a completion takes it.
     #[must_use]
     pub(crate) fn throttle(&self, seen: u32) -> bool {
         if self.marks.load(Ordering::Relaxed) & THROTTLED != 0 {
@@ -144,13 +144,14 @@ impl BelowUs {
         self.marks.fetch_or(QUEUED, Ordering::AcqRel) & QUEUED == 0
     }
 
-    /// For who has taken the socket from the queue, before it reads what lies below.
+    /// Called by the thread that has taken the socket from the queue, before it reads the bytes
+    /// below.
     pub(crate) fn take_up(&self) {
         self.marks.fetch_and(!QUEUED, Ordering::AcqRel);
     }
 }
 
-/// The sockets that waited for a completion and may go on.
+/// The sockets that waited for a completion and may continue.
 #[derive(Default)]
 struct Queue {
     ids: Mutex<VecDeque<ConnectionId>>,
@@ -193,7 +194,7 @@ impl Queue {
     }
 }
 
-/// The queue of a stack, and whom to kick when something has entered it.
+/// The queue of a stack, and the kick to call when a socket has entered it.
 pub(crate) struct Completions {
     queue: Queue,
     kick: Kick,
@@ -207,7 +208,7 @@ thread_local! {
     static ATTENDING: Cell<*const Completions> = const { Cell::new(std::ptr::null()) };
 }
 
-/// As long as it lives, this thread will look at the queue once more.
+/// While this guard exists, its thread will read the queue once more.
 pub(crate) struct Attending(*const Completions);
 
 impl Drop for Attending {
@@ -217,7 +218,7 @@ impl Drop for Attending {
 }
 
 impl Completions {
-    /// An empty queue, with the kick of the poller.
+    /// An empty queue, with the poller's kick.
     pub(crate) fn new(kick: Kick) -> Completions {
         Completions { queue: Queue::default(), kick }
     }
@@ -238,7 +239,7 @@ impl Completions {
         std::ptr::eq(ATTENDING.get(), self)
     }
 
-    /// Puts a socket in. For who was told so by [`BelowUs::release`].
+    /// Puts a socket in. Called if [`BelowUs::release`] has returned true.
     pub(crate) fn push(&self, id: ConnectionId) {
         self.queue.push(id);
         if !self.is_attended_here() {

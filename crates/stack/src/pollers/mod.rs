@@ -40,10 +40,10 @@ pub(crate) struct Pollers {
     spare_backlogs: SpareQueues,
     /// Connections that were opened so far.
     opened: AtomicUsize,
-    /// Sockets that were gone on with because they were in a queue.
+    /// Sockets that were continued because they were in a queue.
     #[cfg(test)]
     visited: portable_atomic::AtomicU64,
-    /// Why the stack has come to its end.
+    /// The reason why the stack has ended.
     ended: OnceLock<StackError>,
     coarse_timers: Option<Arc<dyn CoarseTimers>>,
 }
@@ -72,7 +72,7 @@ impl Pollers {
         })
     }
 
-    /// What puts timers off, if anything does.
+    /// The policy that delays timers, if there is one.
     pub(crate) fn coarse_timers(&self) -> Option<&dyn CoarseTimers> {
         self.coarse_timers.as_deref()
     }
@@ -82,7 +82,7 @@ impl Pollers {
         &self.queues[usize::from(index)]
     }
 
-    /// Connections that may go on after a completion, of each queue.
+    /// Connections that may continue after a completion, for each queue.
     pub(crate) fn completions(&self) -> &CompletionsByQueue {
         &self.completions
     }
@@ -92,8 +92,8 @@ impl Pollers {
         self.queues.len()
     }
 
-    /// The queue for a connection that we open: each in turn, since a hash would give one queue far
-    /// more of a few than another. What the peer sends comes back on the queue that we sent on.
+    /// The queue for a connection that this stack opens: each in turn, since a hash would spread
+    /// few connections unevenly. The peer's packets return on the queue of the sent ones.
     pub(crate) fn next_home(&self) -> u8 {
         (self.opened.fetch_add(1, Ordering::Relaxed) % self.queues.len()) as u8
     }
@@ -103,7 +103,7 @@ impl Pollers {
         self.queues[0].clock().advance(now);
     }
 
-    /// About the latest time that a caller has told the stack, on whatever queue.
+    /// The approximate latest time that a caller has passed, on any queue.
     pub(crate) fn latest_time(&self) -> Instant {
         self.queues.iter().map(|queue| queue.clock().get()).max().unwrap_or_default()
     }
@@ -128,7 +128,7 @@ impl Pollers {
         &self.spare_backlogs
     }
 
-    /// Why the stack has come to its end, if it has.
+    /// The reason why the stack has ended, if it has.
     pub(crate) fn ended(&self) -> Option<&StackError> {
         self.ended.get()
     }
@@ -138,7 +138,7 @@ impl Pollers {
         self.ended.set(error).is_ok()
     }
 
-    /// Counts a socket that is gone on with because it was in a queue.
+    /// Counts a socket that is continued because it was in a queue.
     #[cfg(test)]
     pub(crate) fn visit(&self) {
         self.visited.fetch_add(1, Ordering::Relaxed);

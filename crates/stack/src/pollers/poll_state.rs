@@ -1,4 +1,4 @@
-//! What the holder of the poll token of a queue works with.
+//! The working state of the thread that holds a queue's poll token.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::pollers::syn_share::SynShares;
 use crate::sockets::endpoint::Endpoint;
 use crate::sockets::unhandled::Unhandled;
 
-/// What the holder of the poll token works with, kept so that nothing is allocated per poll.
+/// The working state of the poll token's holder, kept so that a poll allocates nothing.
 #[derive(Default)]
 pub(crate) struct PollState {
     pub(crate) packets: Vec<Packet>,
@@ -20,18 +20,18 @@ pub(crate) struct PollState {
     pub(crate) touched: Vec<Arc<Endpoint>>,
     /// This batch has brought datagrams for UDP sockets.
     pub(crate) datagrams: bool,
-    /// Packets for the hook, which is called when the poll has come to its end.
+    /// Packets for the hook, which is called at the end of the poll.
     pub(crate) unhandled: Vec<Unhandled>,
     /// The devices had better be left to a reader of datagrams that this batch brought.
     pub(crate) left_to_reader: bool,
-    /// What SYNs that are answered with cookies may still take of the work.
+    /// The remaining work allowed for SYNs that are answered with cookies.
     pub(crate) syns: SynShares,
 }
 
 impl PollState {
-    /// The queue is idle: gives back the room that bursts have needed. What grew while connections
-    /// were in use would otherwise lie behind their memory, and keep an allocator whose heap ends
-    /// there from giving any of that back.
+    /// Called when the queue is idle: frees the room that bursts have needed. Otherwise memory that
+    /// grew while connections were in use would follow theirs, and keep an allocator from returning
+    /// the end of its heap.
     pub(crate) fn on_idle(&mut self) {
         self.packets = Vec::new();
         self.due = Vec::new();

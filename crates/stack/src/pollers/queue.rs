@@ -33,7 +33,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// As many queues as there are to be, at least one. Every interface knows which is its own.
+    /// Builds `count` queues, at least one. Every interface has the number of its own.
     pub(crate) fn build_all(
         count: usize,
         interfaces: &Interfaces,
@@ -57,7 +57,7 @@ impl Queue {
         })
     }
 
-    /// What its poller works with; who holds the lock is the poller.
+    /// The poller's working state; the thread that holds the lock is the poller.
     pub(crate) fn poller(&self) -> &Mutex<PollState> {
         &self.poller
     }
@@ -67,7 +67,7 @@ impl Queue {
         &self.wheel
     }
 
-    /// Connections that may go on after a completion.
+    /// Connections that may continue after a completion.
     pub(crate) fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }
@@ -82,7 +82,7 @@ impl Queue {
         &self.buffers
     }
 
-    /// Who spins for it.
+    /// The spinner of the queue.
     pub(crate) fn spinner(&self) -> &Spinner {
         &self.spinner
     }
@@ -92,13 +92,14 @@ impl Queue {
         &self.arrivals
     }
 
-    /// The latest time that it was told.
+    /// The latest time that it was given.
     pub(crate) fn clock(&self) -> &LatestTime {
         &self.clock
     }
 
-    /// Whether this call in the middle of a poll sends what it and those before it have queued. One
-    /// in so many does, so that the peer works while the poll goes on, and not in turn with it.
+    /// Whether this call during a poll sends the queued packets, its own and those of earlier
+    /// calls. One call in so many does, so that the peer works during the poll, and not in turn
+    /// with it.
     pub(crate) fn has_enough_to_send(&self) -> bool {
         // A call from another thread may be miscounted, which does no harm.
         let left = self.left_in_poll.load(Ordering::Relaxed);

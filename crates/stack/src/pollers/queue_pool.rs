@@ -1,13 +1,13 @@
-//! The buffers of one queue: a pool that no other queue takes from, and when it gives memory back.
+//! The buffers of one queue: a pool that no other queue uses, and the rules for freeing them.
 //!
-//! Chunks that nobody uses are kept for later. They count as memory of connections
-//! (`net.ipv4.tcp_mem`): after every poll, all of them go back to the allocator if they and what
-//! connections bind are more than what begins the pressure, and more than [`POOL_FLOOR`]. So they
-//! do as well when the queue has had nothing to do for [`POOL_IDLE`]. That happens once after the
-//! last work, whether there are free chunks or not, since devices and disciplines keep room as
-//! well. Chunks that applications release later go with the next poll.
+//! Unused chunks are kept for later. They count as memory of connections (`net.ipv4.tcp_mem`).
+//! After every poll all of them are freed if they and the connections' memory exceed the use at
+//! which pressure begins, and exceed [`POOL_FLOOR`]. They are also freed when the queue has been
+//! idle for [`POOL_IDLE`]. That happens once after the last work, with or without free chunks,
+//! since devices and disciplines keep room as well. The next poll frees chunks that applications
+//! release later.
 //!
-//! There is no lock but those of the pool. The time is written by who polls.
+//! There are no locks except the pool's. The polling thread writes the time.
 
 use std::sync::atomic::Ordering;
 

@@ -1,6 +1,6 @@
-//! Who spins for a queue, and until when the poller relies on it.
+//! The spinner of a queue, and the time until which the poller relies on it.
 //!
-//! What a spinner does is in `stack/busy_poll.rs`.
+//! The spinner's work is in `stack/busy_poll.rs`.
 
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use plimsoll_tcp::Instant;
 
-/// Who spins, and until when the poller relies on it.
+/// The spinner, and the time until which the poller relies on it.
 #[derive(Debug, Default)]
 pub(crate) struct Spinner {
     taken: AtomicBool,
@@ -47,7 +47,7 @@ impl Spinner {
         self.lease.store(until.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Whether the poller sleeps while the devices are lent. It does not, unless it has said so.
+    /// Sets whether the poller sleeps while the devices are lent. By default it does not.
     pub(crate) fn set_lends(&self, lends: bool) {
         self.lends.store(lends, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ impl Spinner {
     pub(crate) fn end(&self) -> bool {
         self.lent.store(false, Ordering::Relaxed);
         self.lease.store(0, Ordering::Relaxed);
-        // The poller has said that it relies on a lease before it looked for one.
+        // The poller has announced that it relies on a lease before it reads the lease.
         fence(Ordering::SeqCst);
         self.relied_on.load(Ordering::Relaxed)
     }

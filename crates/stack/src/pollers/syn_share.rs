@@ -1,26 +1,26 @@
-//! The share of a poller's work that SYNs may have which are answered with cookies.
+//! The share of a poller's work for SYNs that are answered with cookies.
 //!
 //! # Theory of operation
 //!
-//! A listener whose SYN queue is full remembers nothing of a SYN, so nothing bounds how many it
-//! answers but the poller's time, which the connections need as well. As long as the poller keeps
-//! up, so that it finds the device empty now and then, every SYN is answered. While it does not,
-//! only a few of each batch are, and the others are dropped before anything is read of them but
-//! their flags: that costs a fraction of an answer, so the poller gets to the end of what waits,
-//! and to the segments of connections in it. Which SYNs are answered follows from their place in
-//! the queue alone; an honest client that was dropped asks again.
+//! A listener whose SYN queue is full stores nothing of a SYN. So only the poller's time limits how
+//! many it answers, and the connections need that time as well. As long as the poller keeps up, and
+//! so finds the device empty now and then, every SYN is answered. While it does not, only a few of
+//! each batch are answered, and the others are dropped after only their flags were read. That costs
+//! a fraction of an answer, so the poller gets to the end of the waiting packets, and to the
+//! connections' segments among them. The position of SYNs in the queue alone decides which are
+//! answered; an honest client that was dropped tries again.
 //!
 //! *Proven peers.* A peer whose address has completed a handshake must not wait behind forged
-//! sources (`policies/proven_peers.rs`): once the share is spent, there is another for
-//! SYNs of such peers. Their addresses may be forged too, so it is bounded likewise. No peer gets
-//! more of it in one batch than it leaves for the others: a flood from one address
-//! takes the place of that address only.
+//! sources (`policies/proven_peers.rs`): once the share is spent, there is another share for SYNs
+//! of such peers. Their addresses may be forged too, so it is limited likewise. No peer gets more
+//! of it in one batch than it leaves for the others: a flood from one address uses up the share of
+//! that address only.
 //!
-//! Every interface has its own shares: that one of them is empty, loopback as a rule, says nothing
-//! about another. A poll that could not ask a device, which another thread had, says nothing about
-//! it either.
+//! Every interface has its own shares, since an empty interface, usually loopback, implies nothing
+//! about another. Nor does a poll that could not receive from a device because another thread held
+//! it.
 //!
-//! SYNs that are remembered are bounded by the backlog and do not count.
+//! SYNs that are stored are limited by the backlog and do not count.
 
 use arrayvec::ArrayVec;
 
@@ -29,7 +29,7 @@ use crate::limits::{
 };
 use crate::policies::proven_peers::ProvenPeer;
 
-/// What is left of the shares of one interface.
+/// The rest of one interface's shares.
 #[derive(Clone, Copy, Debug)]
 struct SynShare {
     /// SYNs that may be answered with cookies.
@@ -55,7 +55,7 @@ pub(crate) struct SynShares {
 }
 
 impl SynShares {
-    /// What comes next is of this interface.
+    /// The packets that follow are of this interface.
     pub(crate) fn begin(&mut self, interface: u8) {
         self.at = interface;
         self.spared.clear();

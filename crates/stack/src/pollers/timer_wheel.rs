@@ -28,8 +28,8 @@ const BUCKETS: usize = 1 << BITS;
 const LEVELS: usize = 7;
 /// No entry.
 const NIL: u32 = u32::MAX;
-/// The times of one turn of the whole wheel, in microseconds. A deadline beyond the turn's end is
-/// called there, which is early; whoever armed it arms it again.
+/// The times of one turn of the whole wheel, in microseconds. A deadline beyond the turn's end
+/// fires there, which is early; the caller that armed it arms it again.
 const SPAN: u64 = (1 << (BITS * LEVELS as u32)) - 1;
 
 #[derive(Clone, Copy)]

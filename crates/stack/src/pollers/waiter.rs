@@ -26,7 +26,7 @@ impl Waiter {
         Ok(Waiter { kick, role: WaiterRole::default() })
     }
 
-    /// Another handle of the kick.
+    /// Another handle to the kick.
     pub(crate) fn handle(&self) -> Kick {
         self.kick.clone()
     }
@@ -51,7 +51,7 @@ impl Waiter {
         self.kick.kick_before(at);
     }
 
-    /// Whether another thread looks after what arrives.
+    /// Sets whether another thread polls the devices.
     pub(crate) fn set_quiet(&self, quiet: bool) {
         self.kick.set_quiet(quiet);
     }

@@ -2,15 +2,15 @@
 //!
 //! # Theory of operation
 //!
-//! A [kick](crate::kick) has one state, which says whether the poller sleeps. Were there two
-//! threads that wait, the first to wake would say that the poller is awake while the second still
-//! sleeps, and the next kick would wake nobody. So a thread takes this role before it announces
-//! that it sleeps, and gives it back when it is awake again.
+//! A [kick](crate::kick) has one state: whether the poller sleeps. If two threads waited, the first
+//! to wake would set it to awake while the second still sleeps, and the next kick would wake no
+//! thread. So a thread takes this role before it announces that it sleeps, and releases it when it
+//! is awake again.
 //!
-//! The role may go from one thread to another at any time at which its holder is awake: with the
-//! value that holds it, or by being given back and taken. What a kick was about is not lost then,
-//! even if the former holder was woken by it and did not look: a waiter reads all its work after it
-//! has announced that it sleeps, so the new holder finds what the former has left.
+//! The role may pass from one thread to another whenever its holder is awake: with the value that
+//! holds it, or by being released and taken. The work behind a kick is not lost then, even if the
+//! former holder was woken by it and did not look: a waiter reads all its work after it has
+//! announced its sleep, so the new holder finds the work that the former has left.
 
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ impl WaiterRole {
         self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// For the holder, who is awake: lets go.
+    /// Called by the holder, which is awake: releases the role.
     pub(crate) fn give_back(&self) {
         self.0.store(false, Ordering::Release);
     }

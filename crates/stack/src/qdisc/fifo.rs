@@ -1,6 +1,6 @@
 //! First in, first out, bounded by a number of packets.
 //!
-//! The departure time of packets is not looked at: whatever is in the queue may leave.
+//! It ignores the departure times of packets: every queued packet may leave.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Fair queueing: every connection has its own queue, they take turns, and packets wait for their
-//! departure times.
+//! Fair queueing: every connection has its own queue, the queues take turns, and packets wait for
+//! their departure times.
 //!
 //! # Theory of operation
 //!
@@ -7,19 +7,19 @@
 //! ([`Packet::flow`]); one without a flow is control and leaves before all others.
 //!
 //! *Turns.* A flow has a credit in bytes. While it is positive the flow at the head of its list may
-//! send; then the flow goes to the tail with a quantum more. A flow that had nothing queued comes
-//! into the list of *new* flows, which is asked before that of the *old* ones, so that a short
-//! request passes bulk. A new flow that runs empty goes through the old ones once before it is
-//! forgotten, so that it cannot pass them for ever.
+//! send; then the flow goes to the tail and gets a quantum more. A flow that had nothing queued
+//! enters the list of *new* flows, which is served before the *old* ones, so that a short request
+//! passes bulk. A new flow that runs empty goes through the old ones once before it is removed, so
+//! that it cannot pass them repeatedly.
 //!
 //! *Departure times.* A flow whose first packet may not leave yet is *throttled*: it waits in a
 //! heap by that time, and costs nothing until then.
 //!
-//! *Bounds.* The number of packets is bounded for all flows together and for each of them. A
+//! *Limits.* The number of packets is limited for all flows together and for each of them. A
 //! departure time beyond the horizon is a mistake or an attack: it is moved to the horizon, or the
 //! packet is dropped.
 //!
-//! Flows that have been empty for some seconds are forgotten when others need their places. Packets
+//! Flows that have been empty for some seconds are removed when others need their places. Packets
 //! and flows live in slabs, so that nothing is allocated once those have grown.
 
 mod flow;
@@ -46,19 +46,19 @@ const FORGET_BATCH: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FqConfig {
-    /// Packets of all flows together.
+    /// Limit of packets of all flows together.
     pub limit: usize,
-    /// Packets of one flow.
+    /// Limit of packets of one flow.
     pub flow_limit: usize,
     /// Bytes that a flow may send in one turn.
     pub quantum: u32,
     /// Bytes that a flow may send in its first turn.
     pub initial_quantum: u32,
-    /// How long a flow has been empty when it gets a whole quantum again.
+    /// The time for which a flow must have been empty to get a whole quantum again.
     pub refill_delay: Duration,
-    /// How far ahead departure times may be.
+    /// The furthest departure time from now.
     pub horizon: Duration,
-    /// Drop what is beyond the horizon, rather than let it leave at the horizon.
+    /// Drop packets beyond the horizon instead of moving them to it.
     pub horizon_drop: bool,
 }
 
@@ -89,17 +89,17 @@ impl FqConfig {
     }
 }
 
-/// What only this discipline counts, with Linux's names.
+/// Statistics that only this discipline has, with Linux's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FqStats {
-    /// Flows that are known.
+    /// Number of flows.
     pub flows: usize,
-    /// Those of them that hold no packet.
+    /// Flows that hold no packet.
     pub inactive: usize,
-    /// Those that wait for a departure time.
+    /// Flows that wait for a departure time.
     pub throttled: usize,
-    /// Empty flows forgotten so far.
+    /// Empty flows removed so far.
     pub gc: u64,
     /// Packets without a flow so far.
     pub highprio: u64,
@@ -139,7 +139,7 @@ impl Fq {
         }
     }
 
-    /// What only this discipline counts.
+    /// The statistics that only this discipline has.
     pub fn fq_stats(&self) -> FqStats {
         let throttled = self.throttled.len();
         let inactive = self.flows.inactive();
@@ -194,7 +194,7 @@ impl Fq {
         self.fq.throttled_events += 1;
     }
 
-    /// Lets the flows go on whose departure times have come.
+    /// Releases the flows whose departure times have come.
     fn end_throttles(&mut self, now: Instant) {
         while let Some(&Reverse((at, index))) = self.throttled.peek() {
             if now < at {

@@ -21,7 +21,7 @@ pub enum Kind {
     Fq(FqConfig),
 }
 
-/// Why an interface was given no other discipline.
+/// The reason why an interface did not get another discipline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KindError {
@@ -46,20 +46,20 @@ pub enum KindError {
     Value {
         /// The parameter.
         word: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What may be given.
+        /// The allowed values.
         allowed: &'static str,
     },
 }
 
 impl Kind {
-    /// First in, first out, as interfaces have it by themselves.
+    /// First in, first out: the default of interfaces.
     pub const PFIFO: Kind = Kind::Pfifo { limit: TX_QUEUE_LEN };
 
-    /// The discipline that the words of `text` name, as `tc qdisc` takes them: a name and then
-    /// parameters with their values, as in `fq limit 1000 flow_limit 50`. What is not given is as
-    /// Linux has it for a device with an MTU of `mtu` bytes.
+    /// Parses a discipline in the words of `tc qdisc`: a name and then parameters with their
+    /// values, as in `fq limit 1000 flow_limit 50`. The other parameters have Linux's defaults for
+    /// a device with an MTU of `mtu` bytes.
     ///
     /// # Errors
     /// If there is no such discipline or parameter, or a value is not allowed.

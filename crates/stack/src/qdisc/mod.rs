@@ -1,8 +1,9 @@
-//! Queueing disciplines: in which order packets leave an interface, and which are refused.
+//! Queueing disciplines, which decide the order in which packets leave an interface, and which
+//! packets are refused.
 //!
-//! A discipline is between `ip/output` and a device. It is a leaf: its owner locks it, puts in or
-//! takes out, and unlocks. A packet that is refused comes back to the caller. A connection keeps
-//! what it was made of and sends it later; other packets are counted and dropped.
+//! A discipline is between `ip/output` and a device. It is a leaf: its owner locks it, puts packets
+//! in or takes them out, and unlocks. A refused packet is returned to the caller. A connection
+//! keeps its data and sends it later; other packets are counted and dropped.
 
 pub mod fifo;
 pub mod fq;
@@ -16,13 +17,13 @@ use crate::packet::Packet;
 use fq::FqStats;
 pub use kind::{Kind, KindError};
 
-/// What a discipline has counted, and what it holds.
+/// The statistics and contents of a discipline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QdiscStats {
-    /// Packets taken in so far.
+    /// Packets queued so far.
     pub enqueued: u64,
-    /// Packets given out so far.
+    /// Packets dequeued so far.
     pub dequeued: u64,
     /// Packets refused so far.
     pub dropped: u64,
@@ -30,7 +31,7 @@ pub struct QdiscStats {
     pub len: usize,
     /// Bytes held now.
     pub bytes: usize,
-    /// Bytes given out so far.
+    /// Bytes dequeued so far.
     pub sent_bytes: u64,
     /// The most packets ever held.
     pub max_len: usize,
@@ -38,10 +39,10 @@ pub struct QdiscStats {
 
 /// A queueing discipline.
 pub trait Qdisc: Send {
-    /// What it is, with its parameters.
+    /// The discipline and its parameters.
     fn kind(&self) -> Kind;
 
-    /// Takes a packet in at `now`.
+    /// Queues a packet at `now`.
     ///
     /// # Errors
     /// The packet itself, if there is no space for it. It has been counted as dropped.
@@ -79,10 +80,10 @@ pub trait Qdisc: Send {
         self.len() == 0
     }
 
-    /// What was counted so far.
+    /// The statistics so far.
     fn stats(&self) -> QdiscStats;
 
-    /// What only fair queueing counts.
+    /// The statistics that only fair queueing has.
     fn fq_stats(&self) -> Option<FqStats> {
         None
     }

@@ -1,6 +1,6 @@
 //! The backlog of a socket: segments that arrived while a thread owned it.
 //!
-//! Who fills and empties it is in `stack/backlog.rs`.
+//! The code that fills and empties it is in `stack/backlog.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,12 +12,12 @@ use crate::limits::MAX_SPARE_BACKLOGS;
 use crate::offload::gro::{PureAcks, coalesce};
 use crate::sync::lock;
 
-/// What a segment takes besides its data.
+/// Bytes of a segment in addition to its data.
 pub(crate) const OVERHEAD: u32 = size_of::<Segment>() as u32;
-/// What the backlog of every socket may hold besides its share of the buffers.
+/// Bytes that every socket's backlog may hold in addition to its share of the buffers.
 const ALWAYS: usize = 64 * 1024;
 
-/// What a segment counts for.
+/// The bytes that a segment counts for.
 pub(crate) fn counted(segment: &Segment) -> u32 {
     segment.payload.len() as u32 + OVERHEAD
 }
@@ -46,7 +46,7 @@ impl SpareQueues {
     }
 }
 
-/// What arrived while the socket was owned.
+/// Segments that arrived while the socket was owned.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     #[allow(clippy::box_collection, reason = "a deque would add 24 bytes to every idle socket")]
@@ -56,7 +56,7 @@ pub(crate) struct Backlog {
     limit: AtomicU32,
 }
 
-/// What became of a segment.
+/// The outcome of adding a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// It waits.

@@ -1,8 +1,8 @@
-//! What the stack adds to the log of a connection: whom it woke.
+//! The stack's entries in a connection's log: the readers that it woke.
 //!
-//! All else is decided by the engine, which keeps the log. A wake-up is the stack's: it knows who
-//! waits. The log is read by [`TcpSocket::decisions`](crate::TcpSocket::decisions), and for all
-//! connections by [`Stack::sockets`](crate::Stack::sockets).
+//! The engine makes all other decisions, and keeps the log. A wake-up is the stack's decision,
+//! since the wakers are in the stack. [`TcpSocket::decisions`](crate::TcpSocket::decisions) reads
+//! the log, and [`Stack::sockets`](crate::Stack::sockets) the logs of all connections.
 
 use plimsoll_tcp::{Context, Input};
 

@@ -1,6 +1,6 @@
-//! The keys of Fast Open, and the queue of a listener for connections that opened by it.
+//! The keys of Fast Open, and a listener's queue of connections that opened by it.
 //!
-//! What is done with them is in `stack/fast_open.rs`.
+//! The code that uses them is in `stack/fast_open.rs`.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,24 +1,25 @@
-//! SYNs that wait for the application to say whether they are answered, and how.
+//! SYNs that wait for the application's decision.
 //!
 //! # Theory of operation
 //!
-//! A SYN for a gated listener opens nothing and is not answered. It waits here, until the
-//! application decides, the peer gives up, or its time is over. What the peer repeats joins what
-//! waits: its newest timestamp is kept, so that the answer echoes that one, and so is the window.
-//! The data that the first SYN brought stays with it. A SYN with another sequence number is another
+//! A SYN for a gated listener opens no connection and is not answered. It waits here until the
+//! application decides, the peer gives up, or its time is over. A retransmitted SYN joins the
+//! waiting one: its newest timestamp is kept, so that the answer echoes that one, and so is the
+//! window. The data of the first SYN stays with it. A SYN with another sequence number is another
 //! attempt and ends the first.
 //!
-//! With `verify_source` a SYN leaves nothing here. What its cookie opens is a connection, and an
-//! attempt without a SYN stands for it here until the application has decided, so that the same
-//! bounds hold. If its time is over, or the listener ends, the connection is reset.
+//! With `verify_source` a SYN is not stored here. Its cookie opens a connection, and an attempt
+//! without a SYN represents that connection here until the application has decided, so that the
+//! same limits apply. If its time is over, or the listener ends, the connection is reset.
 //!
-//! All is bounded: how many wait, how many of one source, and for how long. A SYN beyond that is
-//! dropped, and the peer sends it again. Maps are ordered ones, since a peer chooses the keys.
+//! Everything is limited: the number of attempts, the number per source, and the time. A SYN beyond
+//! that is dropped, and the peer retransmits it. Maps are ordered ones, since a peer chooses the
+//! keys.
 //!
 //! # Locks
 //!
-//! The gate is under the lock of its listener. Each attempt has its own lock below that, a leaf,
-//! which its `Incoming` takes as well.
+//! The listener's lock guards the gate. Each attempt has its own lock below that, a leaf, which its
+//! `Incoming` takes as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -34,22 +35,22 @@ use crate::flow::FlowKey;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 
-/// How a listener asks before it answers SYNs.
+/// The gate of a listener: SYNs wait for the application's decision before they are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GateConfig {
     /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped, and
     /// so is a cookie that comes back.
     pub waiting: usize,
-    /// Those of them from one address, at most; 128 unless set. What is beyond it is dropped.
+    /// The largest number of these from one address; 128 unless set. Further ones are dropped.
     pub per_source: usize,
     /// How long an attempt waits, from its first SYN or its cookie's return on; 60 s unless set.
     /// Then it is forgotten without an answer, and a SYN that the peer sends after that is a new
     /// attempt. A peer that was verified is reset.
     pub wait: Duration,
-    /// Asks only for peers that are where they say they are: a SYN is answered with a cookie, and
-    /// the attempt waits when that has come back. The peer then takes the connection for open, so
-    /// that a rejection resets it. Off unless set.
+    /// Admits only peers with a verified source: a SYN is answered with a cookie, and the attempt
+    /// waits once the cookie has come back. The peer then regards the connection as open, so a
+    /// rejection resets it. Off unless set.
     pub verify_source: bool,
 }
 
@@ -68,7 +69,7 @@ impl Default for GateConfig {
 }
 
 impl GateConfig {
-    /// Refuses a gate that lets nobody through.
+    /// Refuses a gate that admits no peer.
     pub(crate) fn check(&self) -> Result<(), SocketError> {
         let none = |what| Err(SocketError::Invalid(what));
         match self {
@@ -219,7 +220,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) has_place: bool,
 }
 
-/// What became of a SYN, or of a cookie that has come back.
+/// The outcome of a SYN, or of a cookie that has come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// It waits, until that time at the latest.
@@ -355,7 +356,7 @@ impl Gate {
         Some(attempt)
     }
 
-    /// The attempt that stands for the open connection of a flow, if it waits.
+    /// The attempt that represents a flow's open connection, if it waits.
     pub(crate) fn open(&self, key: &FlowKey) -> Option<&Arc<Attempt>> {
         self.by_flow.get(key).filter(|attempt| attempt.is_open())
     }
@@ -367,7 +368,7 @@ impl Gate {
         }
     }
 
-    /// The oldest attempt that the application has not got yet. It goes on waiting.
+    /// The oldest attempt that the application has not got yet. It keeps waiting.
     pub(crate) fn take(&mut self) -> Option<Arc<Attempt>> {
         self.untaken.pop_first().map(|(_, attempt)| attempt)
     }

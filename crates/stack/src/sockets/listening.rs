@@ -1,4 +1,4 @@
-//! What a listener keeps: its options, its queues, and who waits to accept.
+//! The state of a listener: its options, its queues, and its waiters.
 //!
 //! The socket that applications hold is in `stack/listener.rs`.
 
@@ -27,7 +27,7 @@ const FLIGHT: Duration = Duration::from_secs(1);
 /// Which addresses a listener takes connections to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The one that it is bound to, or all of ours.
+    /// The bound address, or all local ones.
     Bound,
     /// For `[::]`: those of IPv6 only (IPV6_V6ONLY).
     OnlyV6,
@@ -35,11 +35,11 @@ pub(crate) enum Scope {
     AnyAddress,
 }
 
-/// What the tables refer to.
+/// A listener, as the tables refer to it.
 pub(crate) struct Listening<E> {
     local: SocketAddr,
     scope: Scope,
-    /// It asks the application before it answers, and how.
+    /// The settings of its gate, if it has one.
     gate: Option<GateConfig>,
     /// Others may listen on its address and port that let it do so as well.
     shares_port: bool,
@@ -59,7 +59,7 @@ struct ListenState<E> {
     /// The options of connections that come from here.
     options: Options,
     backlog: usize,
-    /// What a peer hears for whom a budget has no place.
+    /// The answer to a SYN that exceeds a budget.
     refusal: Refusal,
     accept_queue: VecDeque<Arc<E>>,
     half_open: usize,
@@ -69,7 +69,7 @@ struct ListenState<E> {
     last_unplaced: Option<Instant>,
     fast_open: FastOpenQueue,
     md5_keys: Md5Keys,
-    /// What waits before it is answered, if the listener asks.
+    /// Its gate with the waiting attempts, if it has one.
     gate: Option<Box<Gate>>,
     wakers: WakerSet,
     /// Connections that have come so far.
@@ -117,7 +117,7 @@ impl<E> Listening<E> {
         Listening { local, scope, gate: None, shares_port: false, accounts, state }
     }
 
-    /// Has the listener ask before it answers. What waits for its answer counts in `count`.
+    /// Gives the listener a gate. Waiting attempts are counted in `count`.
     pub(crate) fn gated(mut self, config: GateConfig, count: AttemptCount) -> Listening<E> {
         self.gate = Some(config);
         lock(&self.state).gate = Some(Box::new(Gate::new(config, count)));
@@ -135,12 +135,12 @@ impl<E> Listening<E> {
         self.shares_port
     }
 
-    /// Whether it asks, and how.
+    /// The settings of its gate, if it has one.
     pub(crate) fn gate_config(&self) -> Option<&GateConfig> {
         self.gate.as_ref()
     }
 
-    /// Whether every SYN is answered with a cookie, so that only real peers are asked for.
+    /// Whether every SYN is answered with a cookie, so that only verified peers reach the gate.
     pub(crate) fn verifies_source(&self) -> bool {
         self.gate.is_some_and(|gate| gate.verify_source)
     }
@@ -165,7 +165,8 @@ impl<E> Listening<E> {
         })
     }
 
-    /// Works on the state, and tells the stack by how much the half-open connections have changed.
+    /// Runs `call` on the state, and reports the change of the number of half-open connections to
+    /// the stack.
     fn changing<T>(&self, call: impl FnOnce(&mut ListenState<E>) -> T) -> T {
         let mut state = lock(&self.state);
         let before = state.pending();
@@ -182,12 +183,12 @@ impl<E> Listening<E> {
         &self.accounts.budget
     }
 
-    /// What a peer hears for whom a budget has no place.
+    /// The answer to a SYN that exceeds a budget.
     pub(crate) fn refusal(&self) -> Refusal {
         lock(&self.state).refusal
     }
 
-    /// Changes what such a peer hears.
+    /// Changes that answer.
     pub(crate) fn set_refusal(&self, refusal: Refusal) {
         lock(&self.state).refusal = refusal;
     }
@@ -255,8 +256,8 @@ impl<E> Listening<E> {
         lock(&self.state).last_unplaced = Some(now);
     }
 
-    /// Whether data may arrive of a peer whose cookie has found no room. Nothing is known of that
-    /// peer, so that this is asked for any segment that is not a cookie.
+    /// Whether data may arrive from a peer whose cookie found no room. That peer was not stored, so
+    /// this is checked for any segment that is not a cookie.
     pub(crate) fn may_be_of_unplaced(&self, now: Instant) -> bool {
         lock(&self.state).last_unplaced.is_some_and(|at| now.since(at) <= FLIGHT)
     }

@@ -52,8 +52,8 @@ fn is_within(ip: IpAddr, net: IpAddr, prefix: u8) -> bool {
     ip.checked_shr(shift).unwrap_or(0) == net.checked_shr(shift).unwrap_or(0)
 }
 
-/// What is wrong with the signature of a segment from `flow.remote`, if anything is. `key` is the
-/// one that should have signed it, `header_len` what its header takes with options.
+/// The fault of the signature of a segment from `flow.remote`, if there is one. `key` is the key
+/// that should have signed it, `header_len` the length of its header with options.
 pub(crate) fn fault(
     key: Option<&Md5Key>,
     flow: &FlowKey,
@@ -68,7 +68,7 @@ pub(crate) fn fault(
         (Some(key), Some(found)) => (key, found),
     };
     let right = digest(key, (flow.remote, flow.local), header, payload);
-    // The time that this takes tells nothing of the key: the digest is one-way.
+    // The time of this comparison reveals nothing about the key: the digest is one-way.
     (right != found).then_some(Counter::TcpMd5Failure)
 }
 

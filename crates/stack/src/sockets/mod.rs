@@ -1,7 +1,7 @@
-//! What the stack keeps for each socket: the connection, who owns it, what was left for its owner,
-//! and who waits.
+//! The state of each socket: the connection, its owner, the work left for the owner, and the
+//! waiters.
 //!
-//! Nothing here knows the stack. What is done with it is in `stack/`.
+//! Nothing here refers to the stack. The code that uses these types is in `stack/`.
 
 pub(crate) mod backlog;
 pub(crate) mod decision_log;

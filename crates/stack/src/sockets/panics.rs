@@ -1,7 +1,7 @@
-//! What a panic in a call of the engine leaves: the connection that it was in is replaced by one
-//! that has ended.
+//! The handling of a panic in a call of the engine: the connection is replaced by one that has
+//! ended.
 //!
-//! Who catches the panic, and what follows, is in `stack/panics.rs`.
+//! The code that catches the panic, and the consequences, are in `stack/panics.rs`.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,22 +15,22 @@ use crate::sockets::endpoint::Site;
 use crate::sockets::endpoint::{Endpoint, Inner};
 
 thread_local! {
-    /// What the last owner on this thread that unwound has left. It is dropped when that thread
-    /// owns nothing any more, because the drop of what an application has written by reference is
-    /// the application's code.
+    /// The remains of the last owner on this thread that unwound. They are dropped when that thread
+    /// owns nothing any more, because dropping bytes that an application has written by reference
+    /// runs the application's code.
     static REMAINS: Cell<Option<Remains>> = const { Cell::new(None) };
     /// There may be some. It has no destructor, so that a look at it costs next to nothing.
     static ANY_REMAINS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a panic has left.
+/// The remains of a panic.
 struct Remains {
     /// Where the endpoint is, by which it is known.
     of: usize,
     _parts: Box<dyn Any>,
 }
 
-/// What to know an endpoint by as long as it lives. Its number may be another stack's as well.
+/// An identifier of an endpoint for its lifetime. Its number may be another stack's as well.
 fn known_by(endpoint: &Endpoint) -> usize {
     std::ptr::from_ref(endpoint).addr()
 }
@@ -38,7 +38,8 @@ fn known_by(endpoint: &Endpoint) -> usize {
 /// Drops `value`, whose drop may panic.
 pub(crate) fn drop_caught<T>(value: T) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) else { return };
-    // What it says is a value of somebody's as well, and so on without end: the next one stays.
+    // This panic's payload is an application's value as well, which may panic again: the next one
+    // is leaked.
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(another);
     }
@@ -52,8 +53,8 @@ pub(crate) fn clear_remains() {
     }
 }
 
-/// For who has caught `panic` while `endpoint` was worked on: ends what is left of its connection.
-/// If the panic did not come from there, it goes on.
+/// Called when `panic` was caught while `endpoint` was worked on: ends the remains of its
+/// connection. A panic from elsewhere is resumed.
 pub(crate) fn take_remains(endpoint: &Endpoint, panic: Box<dyn Any + Send>) {
     let remains = REMAINS.try_with(Cell::take);
     let elsewhere = match &remains {
@@ -110,8 +111,8 @@ impl Endpoint {
             config: &config,
             counters: &counters,
         };
-        // The options are told on, and the key for signatures signs the reset. Nothing that the
-        // engine does changes them in between.
+        // The options remain readable, and the signature key signs the reset. No engine call
+        // changes them in between.
         let options = inner.conn.options().clone();
         let params = OpenParams {
             local_port: self.key.local_port,

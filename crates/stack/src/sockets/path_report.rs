@@ -1,6 +1,6 @@
-//! Reports of the path that were left for the owner of a socket.
+//! Path reports that were left for the owner of a socket.
 //!
-//! What leaves and hears them is in `stack/path_reports.rs`.
+//! The code that leaves and processes them is in `stack/path_reports.rs`.
 
 use std::sync::Mutex;
 
@@ -9,12 +9,12 @@ use plimsoll_tcp::{ConnectionError, PathMtu};
 use crate::sockets::quote::Quote;
 use crate::sync::lock;
 
-/// What somebody says about the path of a connection.
+/// A report about the path of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PathReport {
     /// An ICMP error.
     Error(Quote, ConnectionError),
-    /// The next hop's MTU; zero if the router does not tell.
+    /// The next hop's MTU; zero if the router does not report it.
     TooBig(Quote, u32),
     /// The link carries longer or shorter packets than before: what is known of the path now.
     Link(PathMtu),

@@ -2,25 +2,24 @@
 //!
 //! # Theory of operation
 //!
-//! `net.ipv4.tcp_low_latency` = 0 switches it on. A thread that blocks in a read says so when it
-//! registers its waker (`TcpSocket::poll_readable_blocked`). From then on a segment with payload is
-//! not worked on by the poller, but left here, and the first one wakes the reader. It owns the
-//! socket, works on what has gathered as on one batch, and goes on reading, or sleeps again. So the
-//! work is done where the data is needed, and one ACK answers the batch.
+//! `net.ipv4.tcp_low_latency` = 0 enables it. A thread that blocks in a read registers its waker as
+//! such (`TcpSocket::poll_readable_blocked`). From then on the poller does not process segments
+//! with payload but leaves them here, and the first one wakes the reader. The reader owns the
+//! socket, processes the queued packets as one batch, and continues reading, or sleeps again. So
+//! the work is done where the data is needed, and one ACK answers the batch.
 //!
-//! A segment without payload that finds the prequeue empty is worked on by the poller and wakes no
-//! thread: an acknowledgement is nothing that a reader waits for. If something waits already, it is
-//! queued behind it, since the order must stay. `plimsoll.tcp_prequeue_pure_ack` = 1 queues it in
-//! both cases and wakes the reader.
+//! If the prequeue is empty, the poller processes a segment without payload and wakes no thread,
+//! since no reader waits for an acknowledgement. Otherwise the segment is queued, since the order
+//! must stay. `plimsoll.tcp_prequeue_pure_ack` = 1 queues it in both cases and wakes the reader.
 //!
-//! What waits here is bounded in number and in time. When the prequeue is full, the poller works on
-//! all of it. The first packet arms the socket's timer, which has the poller work on it if the
-//! reader does not come. Whoever else works on the socket (a write, an option, a timer) first works
-//! on the prequeue, and so does a reader that leaves, whatever the reason.
+//! The prequeue is limited in number and time. When it is full, the poller processes all of it. The
+//! first packet arms the socket's timer, upon which the poller processes the prequeue if the reader
+//! does not come. Any other work on the socket (a write, an option, a timer) processes the prequeue
+//! first, and so does a reader that leaves, whatever the reason.
 //!
-//! The prequeue belongs to what the owner of the socket owns. A reader registers and looks whether
-//! something has arrived in one ownership, and a poller queues and takes the waker in one; so
-//! either the reader sees the packet, or the poller sees the waker.
+//! The prequeue is part of the state that the socket's owner guards. A reader registers and checks
+//! for arrivals in one ownership, and a poller queues and takes the waker in one. So either the
+//! reader sees the packet, or the poller sees the waker.
 
 use std::collections::VecDeque;
 
@@ -28,7 +27,7 @@ use plimsoll_tcp::Instant;
 
 use crate::limits::{KEPT_PREQUEUE, PREQUEUE_LEN};
 
-/// What waits for the reader of one socket.
+/// The packets that wait for the reader of one socket.
 #[derive(Debug)]
 pub(crate) struct Prequeue<T> {
     /// A thread is blocked in a read.
@@ -42,7 +41,7 @@ pub(crate) struct Prequeue<T> {
     due: Instant,
 }
 
-/// What becomes of a packet.
+/// The treatment of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer<T> {
     /// It waits. The reader must be woken if it is the first one, and the timer armed.

@@ -1,4 +1,4 @@
-//! Whether a connection's data goes on to come by another queue than the connection is at home in.
+//! Detects that a connection's data keeps arriving on another queue than the connection's own.
 
 use plimsoll_tcp::Instant;
 

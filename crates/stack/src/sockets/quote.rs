@@ -10,7 +10,7 @@ use plimsoll_wire::{SeqNum, ipv4, ipv6, protocol};
 use crate::flow::FlowKey;
 use crate::zone;
 
-/// What is needed of a quoted packet.
+/// The needed fields of a quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quote {
     /// The connection, from our point of view.
@@ -42,7 +42,7 @@ impl Quote {
     }
 }
 
-/// What is needed of a quoted datagram of UDP.
+/// The needed fields of a quoted UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UdpQuote {
     key: FlowKey,
@@ -56,7 +56,7 @@ impl UdpQuote {
         Some(UdpQuote { key })
     }
 
-    /// Who talked with whom, from our point of view.
+    /// The addresses and ports, from this stack's point of view.
     pub(crate) fn key(&self) -> &FlowKey {
         &self.key
     }
@@ -103,7 +103,8 @@ fn front_of(packet: &[u8], wanted: u8, zone: u8) -> Option<(FlowKey, Ports)> {
     Some((key, *ports))
 }
 
-/// What is behind the headers of IPv6. What we send has no extension header but that of a fragment.
+/// The bytes after the headers of IPv6. Packets of this stack have no extension header except that
+/// of a fragment.
 fn v6_transport(next_header: u8, rest: &[u8], wanted: u8) -> Option<&[u8]> {
     if next_header == wanted {
         return Some(rest);

@@ -1,4 +1,4 @@
-//! The headers of the SYN that opened a connection, for an application that wants to see them
+//! The headers of the SYN that opened a connection, for an application that reads them
 //! (TCP_SAVE_SYN).
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! What `ss` shows of a socket.
+//! The figures of a socket that `ss` shows.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ pub struct SocketSummary {
     pub send_queue: usize,
     /// No application holds it any more.
     pub orphan: bool,
-    /// What the connection tells about itself; `None` for a listener and in TIME-WAIT.
+    /// The figures of the connection; `None` for a listener and in TIME-WAIT.
     pub info: Option<Box<Info>>,
     /// Its last decisions, if it keeps a log of them.
     pub decisions: Vec<Record>,

@@ -111,9 +111,8 @@ impl WakerSet {
         }
     }
 
-    /// For one who has asked: registers its waker unless it is `ready`, and otherwise takes out
-    /// what it has registered before under its key. `waker` is taken if it is kept. Returns a waker
-    /// to be [discarded](discard).
+    /// Unless `ready`, registers a waiter's waker; otherwise removes the waker registered before
+    /// under its key. `waker` is taken if it is kept. Returns a waker to be [discarded](discard).
     #[must_use]
     pub(crate) fn answer(
         &mut self,

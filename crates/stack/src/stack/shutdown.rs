@@ -1,4 +1,5 @@
-//! The end of a stack that the application wants: what was delivered, and what was cut off.
+//! Shutdown of a stack by the application, with a report of the connections that were delivered or
+//! cut off.
 
 use plimsoll_tcp::Instant;
 
@@ -6,57 +7,57 @@ use crate::error::StackError;
 use crate::sockets::endpoint::Stage;
 use crate::stack::Stack;
 
-/// What became of the connections of a stack that was shut down.
+/// The outcome of a shutdown for the stack's connections.
 ///
-/// Connections in TIME-WAIT are not in it: they have come to their end before. Nor are those whose
-/// handshake was not over and that no application knew of.
+/// It does not include connections in TIME-WAIT, which have ended before. Nor does it include those
+/// in the handshake that no application held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Connections that the application had closed and that came to their end in order while the
-    /// shutdown waited: their peers have acknowledged everything.
+    /// Connections that the application had closed and that ended in order during the shutdown:
+    /// their peers have acknowledged everything.
     pub delivered: usize,
-    /// Connections that it had closed and that ended otherwise meanwhile: their peers have reset
-    /// them or have not answered for too long, or we reset them because data was left unread or
+    /// Connections that it had closed and that failed meanwhile. Their peers have reset them or
+    /// have not answered for too long, or the stack reset them because data was left unread or
     /// lingering was off.
     pub failed: usize,
-    /// Connections that it had closed and that were not at their end when the time was over. They
-    /// were reset.
+    /// Connections that it had closed and that had not ended when the time was over. They were
+    /// reset.
     pub cut_off: usize,
-    /// Connections that were open still, those included that waited to be accepted. They were
+    /// Connections that were still open, including those that waited to be accepted. They were
     /// reset.
     pub open: usize,
-    /// Bytes that were written to the connections that were reset and that their peers had not
+    /// Bytes that were written to the connections that were reset, and that their peers had not
     /// acknowledged.
     pub unacknowledged_bytes: usize,
 }
 
 impl ShutdownReport {
-    /// Whether all that the application had closed has been delivered.
+    /// Whether everything was delivered on the connections that the application had closed.
     pub fn is_delivered(&self) -> bool {
         self.failed == 0 && self.cut_off == 0
     }
 }
 
-/// What a [`ShutdownReport`] counts from.
+/// The state at the beginning of a shutdown, from which its [`ShutdownReport`] is counted.
 #[derive(Clone, Copy, Debug)]
 pub struct ShutdownBegin {
     ended: [usize; 2],
 }
 
 impl Stack {
-    /// A shutdown begins to wait for connections that were closed. What is returned is for
+    /// Begins a shutdown, which waits for connections that were closed. Pass the returned value to
     /// [`shut_down`](Self::shut_down) of this stack.
     pub fn begin_shutdown(&self) -> ShutdownBegin {
         ShutdownBegin { ended: self.tables.orphans().ended() }
     }
 
-    /// Ends the stack because the application wants it: connections that are left are reset, and
-    /// every socket and listener gets the error that the stack was shut down. If the stack has
-    /// ended before, this only reports.
+    /// Ends the stack on the application's request: resets the remaining connections, and reports
+    /// to every socket and listener that the stack was shut down. If the stack has ended before,
+    /// this only reports.
     pub fn shut_down(&self, now: Instant, begin: ShutdownBegin) -> ShutdownReport {
         let mut report = ShutdownReport::default();
-        // It is published first, so that whoever is woken by a reset finds the reason.
+        // The reason is published first, so that a thread woken by a reset finds it.
         if self.pollers.end(StackError::ShutDown) {
             self.reset_all(now, &mut report);
             self.tell_of_end(now);
@@ -79,7 +80,7 @@ impl Stack {
                 inner.conn.abort(cx);
                 Some(left)
             });
-            // It may have come to its end since the table was read.
+            // It may have ended since the table was read.
             let Some((stage, unacknowledged)) = reset else { continue };
             match stage {
                 Stage::HalfOpen => continue,

@@ -232,7 +232,7 @@ impl<T> Loan<T> {
 
 impl<T> Drop for LoanGuard<'_, T> {
     fn drop(&mut self) {
-        // Unless it is lent anew.
+        // Unless it is lent again.
         self.shared.swap(self.thread.0 | TAKEN, HANDLE);
     }
 }

@@ -1,7 +1,7 @@
-//! What threads hand to each other where a mutex would not do.
+//! Types for sharing state between threads where a mutex does not fit.
 //!
-//! Beside `device/sys` this is the only folder of the crate with `unsafe` code. Each type here is
-//! small, says why its `unsafe` is right, and is held by loom models.
+//! Only this folder and `device/sys` contain `unsafe` code in this crate. Each type here is small,
+//! documents why its `unsafe` is sound, and is verified with loom.
 #![allow(unsafe_code, reason = "this folder is where it belongs, audited as a whole")]
 
 pub(crate) mod loan_cell;

@@ -2,10 +2,10 @@
 //!
 //! The threads sleep in the queues of `parking_lot_core`, which are found by the address of the
 //! word: a word that no thread waits for costs four bytes. Under loom a mutex and a condition
-//! variable stand in for those queues.
+//! variable replace those queues.
 //!
-//! A thread looks at the word once more when it holds the lock of its queue, and only then sleeps
-//! ([`Word::sleep`]). Whoever wakes a thread changes the word under the same lock
+//! A thread reads the word again under the lock of its queue, and only then sleeps
+//! ([`Word::sleep`]). A thread that wakes another changes the word under the same lock
 //! ([`Word::wake_one`]). So a thread either sees the change or is in the queue by then: no wake-up
 //! is lost.
 
@@ -58,16 +58,16 @@ impl Word {
         std::ptr::from_ref(&self.state).addr()
     }
 
-    /// Sleeps if `still` says so. `still` only looks at the word.
+    /// Sleeps if `still` returns true. `still` only reads the word.
     pub(super) fn sleep(&self, still: impl FnOnce() -> bool) -> Woken {
-        // SAFETY: the key is a local address, which nobody else parks at. `still` looks at an
+        // SAFETY: the key is a local address, at which no other code parks. `still` reads an
         // atomic; it neither panics nor parks, and the other two do nothing.
         let parked = unsafe { park(self.key(), still, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
         if parked == ParkResult::Unparked(HANDED) { Woken::Handed } else { Woken::Again }
     }
 
-    /// Wakes one thread, if one sleeps. `change` is told which and changes the word; what it
-    /// returns is how that thread wakes.
+    /// Wakes one thread, if one sleeps. `change` gets that sleeper and changes the word; it returns
+    /// how that thread wakes.
     pub(super) fn wake_one(&self, change: impl FnOnce(Option<Sleeper>) -> Woken) {
         // SAFETY: the key is as in `sleep`. `change` only writes an atomic; it neither panics nor
         // parks.
@@ -131,7 +131,7 @@ mod model {
             }
         }
 
-        /// Enters the queue if `still` says so.
+        /// Enters the queue if `still` returns true.
         pub(in super::super) fn lie_down(&self, still: impl FnOnce() -> bool) -> Option<u32> {
             let mut threads = self.queue.threads.lock().unwrap();
             if !still() {

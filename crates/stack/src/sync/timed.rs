@@ -1,16 +1,17 @@
-//! Something with deadlines behind a lock, whose next deadline is read without the lock.
+//! A value with deadlines behind a lock, whose next deadline can be read without the lock.
 //!
 //! # Theory of operation
 //!
-//! Whoever has held the lock publishes the next deadline before letting go. A poller reads what was
-//! published, and takes the lock only if something is due: one that has nothing to do takes none.
+//! A thread that has held the lock publishes the next deadline before it releases the lock. A
+//! poller reads the published value, and takes the lock only if something is due. A poller without
+//! work takes none.
 //!
-//! A poller that is about to sleep misses nothing. Who brings a deadline forward publishes it and
-//! then kicks ([`crate::kick`]); the poller announces that it will sleep and then reads. Both have
-//! the fences of the kick in between, so that relaxed accesses suffice here.
+//! A poller that is about to sleep misses nothing. A thread that brings a deadline forward
+//! publishes it and then calls the kick ([`crate::kick`]); the poller announces its sleep and then
+//! reads. The kick's fences are between both, so relaxed accesses suffice here.
 //!
-//! What has no deadline is empty, for all types here. A thread that has seen, under another lock,
-//! that a connection moved in here finds it not empty.
+//! A value without a deadline is empty, for all types here. A thread that has seen, under another
+//! lock, that a connection was put in finds it not empty.
 //!
 //! The lock is a leaf.
 
@@ -33,7 +34,7 @@ use plimsoll_tcp::Instant;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
-/// Something that knows when it wants to be looked at.
+/// A value with a next deadline.
 pub(crate) trait Deadlines {
     /// When the next deadline is, if there is one.
     fn next(&self) -> Option<Instant>;

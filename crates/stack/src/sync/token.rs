@@ -1,15 +1,14 @@
-//! A thing that one thread at a time works with, and that no thread waits for.
+//! A value that one thread at a time works with, and that no thread waits for.
 //!
 //! # Theory of operation
 //!
-//! A thread that finds the token taken leaves a mark and goes its way. The holder sees the mark
-//! when it lets go, and goes round once more, or has somebody else do so. Token and mark are one
-//! atomic, so what a thread made visible before it left the mark is seen by the holder behind it.
-//! Taking and letting go is one locked instruction each.
+//! A thread that finds the token taken sets a flag and continues without it. The holder sees the
+//! flag when it releases the token, and makes another round, or makes another thread do so. Token
+//! and flag are one atomic. So the holder sees everything that a thread made visible before it set
+//! the flag. Taking and releasing are one locked instruction each.
 //!
-//! [`Held`] is the only way to the thing. If it is dropped, in a panic for example, the token is
-//! free again; that nobody goes round for those who missed it is then for the owner of the token
-//! to mend.
+//! [`Held`] is the only access to the value. If it is dropped, in a panic for example, the token is
+//! free again. The token's user must then handle that no round is made for threads that missed it.
 
 #[cfg(all(loom, test))]
 use loom::{
@@ -28,7 +27,7 @@ const FREE: u8 = 0;
 const HELD: u8 = 1;
 const MISSED: u8 = 2;
 
-/// The thing and its token.
+/// The value and its token.
 pub(crate) struct Token<T> {
     state: AtomicU8,
     value: UnsafeCell<T>,
@@ -39,7 +38,7 @@ pub(crate) struct Token<T> {
 // atomic, so the value goes from thread to thread as if it were sent.
 unsafe impl<T: Send> Sync for Token<T> {}
 
-/// The token, taken. Dropping it lets go whatever others have missed.
+/// The token, taken. Dropping it releases the token even if other threads have missed it.
 pub(crate) struct Held<'a, T> {
     token: &'a Token<T>,
     /// It may go to other threads, and be shared by them, as a reference to the value may.
@@ -63,7 +62,7 @@ impl<T> Token<T> {
         Token { state: AtomicU8::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the token. If there is none to take, its holder hears that somebody missed it.
+    /// Takes the token. If it is taken, sets the flag for its holder.
     pub(crate) fn take(&self) -> Option<Held<'_, T>> {
         loop {
             let free = self.state.compare_exchange(FREE, HELD, Ordering::AcqRel, Ordering::Relaxed);
@@ -76,32 +75,32 @@ impl<T> Token<T> {
         }
     }
 
-    /// Tells the holder, if there is one, that somebody missed the token. Who has something for it
-    /// to do can then go: a thread that looked again and again might well keep the holder from its
-    /// processor.
+    /// If there is a holder, sets the flag that a thread missed the token. A thread with work for
+    /// the holder can then leave: a thread that checked again and again might keep the holder from
+    /// its CPU.
     pub(crate) fn leave_to_holder(&self) -> bool {
-        // Also written if the mark is there already: the write is what publishes our work.
+        // Also written if the flag is set already: the write publishes this thread's work.
         let mark = |state| (state != FREE).then_some(MISSED);
         self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, mark).is_ok()
     }
 }
 
 impl<'a, T> Held<'a, T> {
-    /// Lets go, unless somebody missed the token: then it is still here, and the caller goes round
-    /// once more.
+    /// Releases the token, unless another thread missed it: then the caller keeps it and makes
+    /// another round.
     pub(crate) fn let_go(self) -> Option<Held<'a, T>> {
         let state = &self.token.state;
         if state.compare_exchange(HELD, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             std::mem::forget(self);
             return None;
         }
-        // Takes the mark and sees everything that was done before it.
+        // Takes the flag and sees everything that was done before it was set.
         state.swap(HELD, Ordering::AcqRel);
         Some(self)
     }
 
-    /// Lets go although somebody may have missed it. Returns whether somebody has; then the caller
-    /// sees to it that a thread goes round.
+    /// Releases the token even if another thread missed it. Returns whether one did; the caller
+    /// must then make a thread do another round.
     #[must_use]
     pub(crate) fn abandon(self) -> bool {
         let missed = self.token.state.swap(FREE, Ordering::AcqRel) == MISSED;

@@ -1,18 +1,18 @@
-//! The table of open connections: a hash over four-tuples into numbered places.
+//! The table of open connections: a hash from four-tuples to numbered places.
 //!
 //! A place has a generation, so that a number that outlived its connection (in the timer wheel)
-//! finds nothing rather than another connection. The hash is SipHash-1-3 with the stack's secret.
+//! finds no connection rather than another one. The hash is SipHash-1-3 with the stack's secret.
 //!
 //! # Locks
 //!
 //! The table is [`SHARDS`] tables, chosen by bits of the hash, each under its own lock. These locks
-//! are leaves: a four-tuple is hashed and a connection is made before or after, and dropped after.
-//! A shard that grows moves its own places, or the numbers that find them, and hashes no four-tuple
-//! again, since a place keeps its hash; so no thread waits for the growth of the whole table.
+//! are leaves: four-tuples are hashed, and connections are created and dropped, outside of them. A
+//! shard that grows moves its own places, or the numbers that find them, and hashes no four-tuple
+//! again, since a place keeps its hash. So no thread waits for the growth of the whole table.
 //!
-//! A connection is made between two looks at its shard: the first reserves the four-tuple and the
-//! place, the second puts the connection there. Until then nobody finds it, and nobody else gets
-//! the four-tuple.
+//! A connection is created between two accesses to its shard: the first reserves the four-tuple and
+//! the place, the second stores the connection. Until then no lookup finds it, and no other
+//! connection gets the four-tuple.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +58,7 @@ struct FlowHash {
     within: u32,
 }
 
-/// What the hash table of a shard sees of a hash.
+/// The part of a hash that a shard's hash table uses.
 fn spread(within: u32) -> u64 {
     // The table takes low bits for the bucket and the highest for its tag.
     u64::from(within) << 32 | u64::from(within)
@@ -200,7 +200,7 @@ impl ConnectionTable {
         self.lock(hash.shard).find(hash.within, key).cloned()
     }
 
-    /// The connection that has the place `id`, if it still has it.
+    /// The connection in the place `id`, if it still has that place.
     pub(crate) fn get(&self, id: ConnectionId) -> Option<Arc<Endpoint>> {
         let places = self.lock(id.shard());
         let slot = places.slots.get(id.index())?;

@@ -1,11 +1,11 @@
-//! The table of listeners: those on a local address by port, and those that take connections to any
-//! address, for one port or for all.
+//! The table of listeners: those on a local address by port, and those that accept connections to
+//! any address, for one port or for all.
 //!
-//! Listeners that let others have their port too (SO_REUSEPORT) may be many on one address. A
-//! packet is for the one that a keyed hash of its four-tuple chooses, so that a peer's packets all
-//! go to one and nobody can aim at one. While the group stays as it is the choice does as well;
-//! when one comes or goes, most SYNs from then on go elsewhere. Connections that a listener has,
-//! half-open or in its queue, are its own and end with it, as on Linux.
+//! Listeners that share their port (SO_REUSEPORT) may be many on one address. A keyed hash of a
+//! packet's four-tuple chooses among them, so that all packets of a peer go to one and no peer can
+//! aim at one. The choice stays the same while the group does not change; after a change, most
+//! later SYNs go elsewhere. A listener's connections, half-open or in its queue, are its own and
+//! end with it, as on Linux.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -118,8 +118,8 @@ impl ListenerTable {
         self.insert_beside(&listener, shared)
     }
 
-    /// Adds a listener to a port that the stack has chosen, which belongs to nobody else: it joins
-    /// no group that shares its port.
+    /// Adds a listener to a port that the stack has chosen, and that no other listener has: it
+    /// joins no group that shares its port.
     ///
     /// # Errors
     /// [`SocketError::AddrInUse`] if another one would take some of its connections.
@@ -167,8 +167,8 @@ impl ListenerTable {
         &self.attempts
     }
 
-    /// When somebody must look at the gates. What has ended since then may make that too early, but
-    /// not while nothing waits: a stack without attempts sleeps.
+    /// The time at which the gates must be checked. Attempts that have ended since may make it too
+    /// early, but not if none waits: a stack without attempts sleeps.
     pub(crate) fn gates_end(&self) -> Option<Instant> {
         if self.attempts.is_zero() { None } else { self.gates_end.get() }
     }
@@ -185,7 +185,7 @@ impl ListenerTable {
         now: Instant,
         wakers: &mut WakeList,
     ) -> Vec<(Arc<ListenerInner>, BTreeSet<FlowKey>)> {
-        // What comes from here on lowers it again.
+        // Attempts from here on lower it again.
         self.gates_end.clear();
         let mut timed_out = Vec::new();
         for listener in self.all() {

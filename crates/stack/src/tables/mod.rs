@@ -1,11 +1,11 @@
-//! Who talks with whom: connections, listeners, TIME-WAIT, UDP sockets, ports, and datagrams in
-//! pieces.
+//! The tables of a stack: connections, listeners, TIME-WAIT, UDP sockets, ports, and fragmented
+//! datagrams.
 //!
 //! # Locks
 //!
-//! Every table has its own lock, and all of them are leaves: nobody locks anything else, owns a
-//! socket or calls out while holding one. What is found is cloned and used after the lock was
-//! released.
+//! Every table has its own lock, and all of them are leaves: a thread that holds one takes no other
+//! lock, owns no socket and calls no foreign code. A lookup's result is cloned and used after the
+//! lock was released.
 
 pub(crate) mod connections;
 pub(crate) mod listeners;
@@ -44,7 +44,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Empty tables whose hashes nobody outside can foresee.
+    /// Empty tables whose hashes no outsider can predict.
     pub(crate) fn new(table_key: [u8; 16]) -> Tables {
         Tables {
             connections: ConnectionTable::new(table_key),
@@ -115,7 +115,7 @@ impl Tables {
         &self.spans
     }
 
-    /// Who gets what nobody else wants.
+    /// The hook for packets that no socket accepts.
     pub(crate) fn unhandled(&self) -> &HookPlace {
         &self.unhandled
     }

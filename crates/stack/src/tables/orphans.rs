@@ -1,9 +1,9 @@
-//! Connections that no application holds any more and that are on their way to their end, and those
-//! who wait until there are none.
+//! Connections that no application holds any more and that have not ended yet, and the waiters for
+//! there being none.
 //!
-//! Who waits registers and then looks at the number; who ends the last one lowers the number and
-//! then looks whether anybody waits. Between the two steps each has a fence, so one of the two sees
-//! the other. The lock is a leaf, and is taken only while a thread or task waits.
+//! A waiter registers and then reads the number; a thread that ends the last connection lowers the
+//! number and then checks for waiters. Each has a fence between its two steps, so at least one of
+//! them sees the other's write. The lock is a leaf, and is taken only while a thread or task waits.
 
 use std::sync::PoisonError;
 use std::task::Waker;
@@ -29,7 +29,7 @@ pub(crate) struct Orphans {
     count: AtomicUsize,
     /// How many have ended so far, in order and otherwise.
     ended: [AtomicUsize; 2],
-    /// Somebody waits.
+    /// A thread or task waits.
     watched: AtomicBool,
     waiters: Mutex<WakerSet>,
 }
@@ -63,7 +63,7 @@ impl Orphans {
         }
     }
 
-    /// Has all who wait asked again.
+    /// Makes all waiters check again.
     pub(crate) fn wake(&self, wakers: &mut WakeList) {
         let mut waiters = self.lock();
         self.watched.store(false, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Orphans {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Registers `waker` under `key`. The caller looks after that whether it has to wait. Returns a
+    /// Registers `waker` under `key`. The caller checks after that whether it must wait. Returns a
     /// waker to be dropped without a lock.
     pub(crate) fn register(&self, key: WaitKey, waker: Waker) -> Option<Waker> {
         let mut waiters = self.lock();

@@ -1,8 +1,8 @@
 //! Ephemeral ports: RFC 6056, algorithm 4 (double hash).
 //!
-//! Where the search begins depends on a keyed hash of the addresses and the peer's port, so that
-//! nobody off the path can guess it, plus one of a table of counters, so that connections to one
-//! peer take ports one after the other and come back to a port as late as possible.
+//! The search begins at a keyed hash of the addresses and the peer's port, which no host off the
+//! path can predict, plus one of a table of counters. So connections to one peer take consecutive
+//! ports, and reuse a port as late as possible.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -92,7 +92,7 @@ impl PortUse {
         self.count_of(port).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One connection less has it.
+    /// Removes one connection's use of the port.
     pub(crate) fn remove(&self, port: u16) {
         self.count_of(port).fetch_sub(1, Ordering::Relaxed);
     }

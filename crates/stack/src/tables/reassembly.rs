@@ -1,20 +1,20 @@
 //! Reassembly of IP fragments (RFC 791, RFC 8200 section 4.5).
 //!
-//! It is bounded in packets, memory and time, for all sources together and for each source. What
-//! counts is the memory that a fragment takes, with all that is kept in addition to its bytes: tiny
-//! fragments cost more than they carry. A source beyond its share loses its own oldest packet. When
-//! all shares together are too much, the source that holds the most loses its oldest: the most
-//! memory if memory is short, the most packets, among equals the oldest one, if there are too many
-//! packets. So a source that floods displaces itself, and nobody who holds less; and many sources
-//! that hold next to nothing do not displace one large datagram.
+//! It is limited in packets, memory and time, for all sources together and for each source. Memory
+//! counts a fragment's bytes and its bookkeeping: tiny fragments cost more than they carry. A
+//! source beyond its share loses its own oldest packet. When all shares together are too much, the
+//! source that holds the most loses its oldest: the most memory if memory is short, the most
+//! packets if there are too many (among equals, the one with the oldest packet). So a flooding
+//! source evicts only its own fragments, and many sources that hold next to nothing do not evict
+//! one large datagram.
 //!
-//! Fragments that overlap others end their reassembly (RFC 5722): nobody honest sends them. Exact
-//! duplicates are ignored. What is complete is handed back as one payload.
+//! Fragments that overlap others end their reassembly (RFC 5722): no honest host sends them. Exact
+//! duplicates are ignored. A complete datagram is returned as one payload.
 //!
-//! The order of arrival does not matter. A datagram takes over the header fields of its first
-//! fragment, the one with offset 0 ([`FirstFragment`]). Only its ECN field depends on all of them
-//! (RFC 3168, section 5.3): one mark marks the datagram, and fragments whose sender cannot have
-//! sent them together end the reassembly.
+//! The order of arrival does not matter. A datagram takes the header fields of its first fragment,
+//! the one with offset 0 ([`FirstFragment`]). Only its ECN field depends on all of them (RFC 3168,
+//! section 5.3): one mark marks the datagram, and fragments that a sender cannot have sent together
+//! end the reassembly.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ const PACKET_OVERHEAD: usize = 2 * size_of::<(FragmentKey, Reassembly)>()
     + 11 * size_of::<(usize, Vec<u8>)>()
     + 64;
 
-/// What fragments of one packet have in common.
+/// The key that all fragments of one packet share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FragmentKey {
     /// First, so that the packets of a source are neighbours.
@@ -109,8 +109,8 @@ const CE: u8 = 1 << 0b11;
 
 impl FirstFragment {
     /// The same for the whole datagram, whose fragments had the ECN codepoints `seen`. `None` if
-    /// they do not belong together (RFC 3168, section 5.3): a sender marks all fragments of a
-    /// datagram as ECN-capable or none, and no router marks one that is not.
+    /// they do not belong together (RFC 3168, section 5.3): a sender sets ECT on all fragments of a
+    /// datagram or on none, and no router marks a packet without ECT.
     fn with_ecn(self, seen: u8) -> Option<FirstFragment> {
         let ce = match seen {
             NOT_ECT => 0,
@@ -122,8 +122,8 @@ impl FirstFragment {
     }
 }
 
-/// Bytes of the headers in front of the first fragment's data that are kept for an error. The
-/// longest error quotes no more of a packet (RFC 4443, section 2.4).
+/// Bytes of the headers before the first fragment's data that are kept for an error. The longest
+/// error quotes no more of a packet (RFC 4443, section 2.4).
 const MAX_KEPT_HEADERS: usize = 1280;
 
 /// A datagram that was given up because its time was over.
@@ -150,7 +150,7 @@ impl Expired {
     }
 }
 
-/// What became of a fragment.
+/// The outcome of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is kept; more are missing.
@@ -171,11 +171,11 @@ struct Reassembly {
     first: Option<FirstFragment>,
     /// The bytes in front of the first fragment's data.
     headers: Vec<u8>,
-    /// The ECN codepoints of all fragments: bit `i` stands for codepoint `i`.
+    /// The ECN codepoints of all fragments: bit `i` is codepoint `i`.
     ecn: u8,
 }
 
-/// What a source holds, or all together.
+/// The packets and memory of a source, or of all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     packets: usize,
@@ -442,8 +442,8 @@ mod tests {
         assert!(reassembler.sources.is_empty());
     }
 
-    /// RFC 3168, section 5.3, as Linux has it: for each set of codepoints what becomes of a
-    /// datagram whose first fragment has the least of them.
+    /// RFC 3168, section 5.3, as on Linux: for each set of codepoints, the outcome of a datagram
+    /// whose first fragment has the least of them.
     #[test]
     fn ecn_of_all_fragments() {
         const NOT_ECT: u8 = 0b00;

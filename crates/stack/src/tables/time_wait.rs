@@ -19,10 +19,11 @@ use crate::sockets::summary::SocketSummary;
 use crate::sync::timed::Deadlines;
 use crate::tables::connections::InsertError;
 
-/// Nobody is woken for ends more often than this, so that a thousand of them cost one wake-up.
+/// The poller is not woken for ends more often than this, so that a thousand of them cost one
+/// wake-up.
 pub(crate) const SWEEP: Duration = Duration::from_millis(250);
 
-/// Places of removed entries that the queue may hold beside as many as there are entries.
+/// Places of removed entries that the queue may hold in addition to as many as there are entries.
 const SPARE_PLACES: usize = 16;
 
 /// When the first place in the queue ends. An entry always has a place, so without a deadline there

@@ -1,26 +1,26 @@
 //! The tables of UDP sockets: bound ones by port, flows by four-tuple, listeners for any address,
 //! and all of them by place.
 //!
-//! # Which socket a datagram is for
+//! # The socket of a datagram
 //!
 //! 1. One that is connected to its sender, on exactly this address.
 //! 2. One that is bound to exactly this address.
-//! 3. One that is bound to the unspecified address, if the address is ours.
+//! 3. One that is bound to the unspecified address, if the address is local.
 //! 4. A flow, whether or not its listener is still there.
 //! 5. A listener or a socket for any address: first for the port, then for all ports.
 //!
-//! Sockets that share their port (SO_REUSEPORT) may fit equally well. Of those, a keyed hash of the
-//! datagram's addresses and ports chooses one.
+//! Sockets that share their port (SO_REUSEPORT) may match equally well. Of those, a keyed hash of
+//! the datagram's addresses and ports chooses one.
 //!
-//! A datagram to a group is for every socket that has joined the group, one to a broadcast address
-//! for every socket of the port that is bound to no other address. The groups of all hosts need not
-//! be joined: a socket hears them that is bound to such a group, or to the unspecified address of
-//! the same version. What is for any address (4 and 5 above) gets all of these as well.
+//! A datagram to a group goes to every socket that has joined the group. One to a broadcast address
+//! goes to every socket of the port that is bound to no other address. The groups of all hosts need
+//! not be joined: a socket bound to such a group, or to the unspecified address of the same
+//! version, receives them. Receivers for any address (4 and 5 above) get all of these as well.
 //!
 //! # Locks
 //!
-//! Each part has its own, all of them leaves: ports, flows, places. Who needs two takes one after
-//! the other.
+//! Each part has its own lock, all of them leaves: ports, flows, places. A thread that needs two
+//! takes one after the other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -92,7 +92,7 @@ impl Ports {
     }
 }
 
-/// Who takes what is for any address.
+/// The receivers of datagrams for any address.
 #[derive(Clone)]
 pub(crate) enum AnyAddress {
     /// A flow for each sender and destination.
@@ -176,7 +176,7 @@ impl Entry {
     }
 }
 
-/// Places of sockets, by which completions know them.
+/// Places of sockets, which completions use as their number.
 #[derive(Default)]
 struct Places {
     slots: Vec<Place>,

@@ -1,12 +1,12 @@
-//! Flows of listeners for any address, by four-tuple and by when they end.
+//! Flows of listeners for any address, by four-tuple and by the time at which they end.
 //!
-//! A datagram that goes either way does not touch this table: it only moves the time in the flow.
-//! The table has each flow under a time at which it ended at the earliest when it was entered, and
-//! looks then. So the first of the list may live on, but none ends later than it should. After the
-//! first answer another timeout holds, which may be shorter, so the flow is listed anew.
+//! A datagram in either direction does not touch this table: it only updates the time in the flow.
+//! The table lists each flow under its earliest possible end as of its entry, and checks the flow
+//! then. So the first of the list may live on, but none ends later than it should. After the first
+//! answer another timeout applies, which may be shorter, so the flow is listed again.
 //!
 //! Flows that are assured have their own list, from which a full table evicts last. A flow that
-//! became assured moves there when the table next looks at it.
+//! became assured moves there when the table next checks it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub(crate) struct FlowTable {
 /// By time and place.
 type Ends = BTreeMap<(Instant, u32), Arc<UdpEndpoint>>;
 
-/// What became of a new flow.
+/// The outcome of adding a flow.
 #[derive(Debug)]
 pub(crate) enum Inserted {
     /// It has a place, maybe that of another, which has ended.
@@ -145,7 +145,7 @@ impl FlowTable {
         None
     }
 
-    /// The flow that ends first, as the table has it, and when.
+    /// The flow that the table lists as ending first, and the time.
     fn first_to_end(&self) -> Option<(Instant, &Arc<UdpEndpoint>)> {
         let firsts = self.ends.iter().filter_map(BTreeMap::first_key_value);
         firsts.map(|(&(at, _), first)| (at, first)).min_by_key(|&(at, _)| at)
@@ -163,7 +163,7 @@ impl FlowTable {
         true
     }
 
-    /// Lists a flow anew whose rank has changed.
+    /// Lists a flow again after a change of its rank.
     pub(crate) fn relist(&mut self, endpoint: &Arc<UdpEndpoint>) {
         if self.unlist(endpoint) {
             self.list(endpoint);
@@ -189,7 +189,7 @@ impl FlowTable {
     }
 }
 
-/// The published time is when somebody must look.
+/// The published time is when the table must be checked.
 impl Deadlines for FlowTable {
     fn next(&self) -> Option<Instant> {
         self.first_to_end().map(|(at, _)| at)

@@ -40,7 +40,7 @@ pub(super) struct Lane<T> {
 
 struct State<T> {
     packets: VecDeque<T>,
-    /// The stack met a full queue, and is to be kicked when there is room.
+    /// The stack met a full queue, and must be woken when there is room.
     stack_stopped: bool,
     /// The caller's waker, if the caller waits.
     caller: WakerSet,

@@ -1,15 +1,15 @@
-//! How a sender stops at a full queue and is told when there is room again.
+//! Stopping a sender at a full queue, and notifying it when there is room again.
 //!
-//! The sender marks that it stops, fences, and reads the count once more. The receiver lowers the
-//! count, fences, and looks for the mark. So at least one of them sees the other, and a sender
-//! never waits for a queue that is empty.
+//! The sender sets a flag that it stops, fences, and reads the count again. The receiver lowers the
+//! count, fences, and checks the flag. So at least one of them sees the other's write, and a sender
+//! never waits for an empty queue.
 
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-/// How much of a queue is used. One sender, one receiver.
+/// The used part of a queue. One sender, one receiver.
 #[derive(Debug)]
 pub(super) struct Room {
     used: AtomicUsize,
@@ -21,8 +21,8 @@ impl Room {
         Room { used: AtomicUsize::new(0), stopped: AtomicBool::new(false) }
     }
 
-    /// For the sender: whether fewer than `limit` places are used. If not, it will be told when the
-    /// receiver releases some.
+    /// Called by the sender: whether fewer than `limit` places are used. If not, it will be
+    /// notified when the receiver frees some.
     pub(super) fn has_room(&self, limit: usize) -> bool {
         if self.used() < limit {
             return true;
@@ -37,7 +37,7 @@ impl Room {
         self.used.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// For the receiver: frees `count` places. Returns whether the sender must be notified.
+    /// Called by the receiver: frees `count` places. Returns whether the sender must be notified.
     #[must_use]
     pub(super) fn release(&self, count: usize) -> bool {
         self.used.fetch_sub(count, Ordering::Relaxed);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     /// A sender that finds a queue of one full, and a receiver that takes the packet. `fenced` is
-    /// whether the sender marks and reads in the right way.
+    /// whether the sender sets the flag and reads in the right order.
     fn run(fenced: bool) {
         loom::model(move || {
             let room = Arc::new(Room::new());

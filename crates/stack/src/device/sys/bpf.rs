@@ -41,8 +41,8 @@ pub(super) const PROCESSOR: [Instruction; 7] = [
     instruction(0x95, 0, 0, 0),
 ];
 
-/// Bytes of the longest packet that is worked on where it comes from. What sends longer ones has a
-/// processor to itself if we work on another.
+/// Packets of up to this many bytes are processed on the CPU that sent them. The sender of longer
+/// ones has its CPU to itself if the stack uses another.
 const LONG: i32 = 16 * 1024;
 
 /// The fields of `union bpf_attr` that `BPF_PROG_LOAD` has needed from the start.
@@ -82,7 +82,7 @@ pub(super) fn load_socket_filter(program: &[Instruction]) -> Result<OwnedFd, Err
     // log.
     let result = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, &raw const attributes, size) };
     match RawFd::try_from(result) {
-        // SAFETY: the call has returned a new descriptor, which nobody else has.
+        // SAFETY: the call has returned a new descriptor, which no other code owns.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(std::io::Error::last_os_error()
             .raw_os_error()

@@ -1,7 +1,6 @@
 //! System calls that need `unsafe`: the ioctls of TUN devices and network interfaces.
 //!
-//! Every function here is safe to call with any argument. What an argument means to the kernel is
-//! checked by the kernel.
+//! Every function here is safe to call with any argument: the kernel checks the arguments.
 #![allow(unsafe_code, reason = "this folder is where it belongs, audited as a whole")]
 
 use std::ffi::c_void;
@@ -19,7 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 /// The longest name of an interface, without the zero behind it.
 pub(super) const MAX_NAME: usize = 15;
 
-/// `struct ifreq`: a name and a union, of which we use integers at its start.
+/// `struct ifreq`: a name and a union, of which this code uses integers at its start.
 #[repr(C, align(8))]
 struct InterfaceRequest {
     name: [u8; MAX_NAME + 1],
@@ -100,7 +99,7 @@ pub(super) mod flags {
     pub(in super::super) const USO: u32 = if_tun::TUN_F_USO4 | if_tun::TUN_F_USO6;
 }
 
-/// What TUN files can do (`IFF_*`).
+/// The features of TUN files (`IFF_*`).
 pub(super) fn tun_features(fd: impl AsFd) -> Result<u32, Errno> {
     // SAFETY: TUNGETFEATURES writes an unsigned int.
     unsafe { ioctl(fd, Getter::<{ op::TUNGETFEATURES as Opcode }, u32>::new()) }
@@ -133,7 +132,7 @@ pub(super) fn tun_namespace(fd: impl AsFd) -> Result<OwnedFd, Errno> {
 struct NewFd<const OPCODE: Opcode>;
 
 // SAFETY: there is no argument that the kernel could write to. Callers use opcodes that return a
-// descriptor which nobody else owns.
+// descriptor which no other code owns.
 unsafe impl<const OPCODE: Opcode> Ioctl for NewFd<OPCODE> {
     type Output = OwnedFd;
 
@@ -159,7 +158,7 @@ pub(super) fn tun_set_header_len(fd: impl AsFd, len: i32) -> Result<(), Errno> {
     unsafe { ioctl(fd, Setter::<{ op::TUNSETVNETHDRSZ as Opcode }, i32>::new(len)) }
 }
 
-/// Tells the kernel what it may hand us.
+/// Sets the offloads of packets that the kernel may pass to the stack.
 pub(super) fn tun_set_offload(fd: impl AsFd, offloads: u32) -> Result<(), Errno> {
     let value = offloads as usize;
     // SAFETY: TUNSETOFFLOAD takes an integer in place of a pointer.
@@ -181,7 +180,7 @@ pub(super) fn tun_steer_by_flow(fd: impl AsFd) -> Result<(), Errno> {
     unsafe { ioctl(fd, Setter::<{ op::TUNSETSTEERINGEBPF as Opcode }, i32>::new(-1)) }
 }
 
-/// Some socket; the ioctls on interfaces want one.
+/// Any socket; the ioctls on interfaces need one.
 fn any_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     // A kernel without IPv4 has IPv6.

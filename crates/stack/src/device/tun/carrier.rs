@@ -1,9 +1,9 @@
-//! Waiting until the kernel has noticed that somebody is attached.
+//! Waiting until the kernel has noticed that a process is attached.
 //!
-//! Attaching gives the interface its carrier, but the kernel puts the interface to work a moment
-//! later, on its own thread, and until then drops what it should hand to us. A SYN that leaves in
-//! that moment loses its answer, which costs a second. So opening waits for the kernel's notice
-//! (rtnetlink) that the interface runs.
+//! Attaching gives the interface its carrier. The kernel activates the interface a moment later, on
+//! its own thread, and drops packets for the stack until then. A SYN that leaves in that moment
+//! loses its answer, which costs a second. So opening waits for the kernel's notice (rtnetlink)
+//! that the interface runs.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -50,8 +50,8 @@ fn open() -> Result<OwnedFd, rustix::io::Errno> {
     Ok(socket)
 }
 
-/// Sleeps until a link has changed; false if none did within `left`. What changed is of no
-/// interest: the caller looks for itself.
+/// Sleeps until a link has changed; false if none did within `left`. The content of the notice is
+/// ignored: the caller reads the state itself.
 fn wait_for_notice(socket: &OwnedFd, left: Duration) -> bool {
     let timeout = Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),

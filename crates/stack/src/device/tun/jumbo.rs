@@ -21,8 +21,8 @@ pub(super) fn is_jumbo(packet: &Packet) -> bool {
     packet.len() > ipv6::HEADER_LEN + LONGEST && header().is_some_and(|header| header[0] >> 4 == 6)
 }
 
-/// What takes the place of the first [`ipv6::HEADER_LEN`] bytes of such a packet: its header, and
-/// the option.
+/// The replacement for the first [`ipv6::HEADER_LEN`] bytes of such a packet: its header, and the
+/// option.
 pub(super) fn head(packet: &Packet) -> Option<[u8; ipv6::HEADER_LEN + OPTION_LEN]> {
     if !is_jumbo(packet) {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn head(packet: &Packet) -> Option<[u8; ipv6::HEADER_LEN + OPTION_LEN
     head[..ipv6::HEADER_LEN].copy_from_slice(header);
     head[4..6].fill(0);
     head[6] = protocol::HOP_BY_HOP;
-    // The protocol that was there, no more units of eight bytes than these, and the option.
+    // The original protocol, no more units of eight bytes than these, and the option.
     head[ipv6::HEADER_LEN..][..4].copy_from_slice(&[header[6], 0, JUMBO_PAYLOAD, 4]);
     head[ipv6::HEADER_LEN + 4..].copy_from_slice(&length.to_be_bytes());
     Some(head)

@@ -1,4 +1,4 @@
-//! A descriptor that somebody else has opened: the VPN service of Android, a process with more
+//! A descriptor that another program has opened: the VPN service of Android, a process with more
 //! rights, a container's manager, or the other end of a socket pair.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,37 +13,37 @@ use crate::device::sys::{self, flags};
 use crate::device::{Device, DeviceError};
 use crate::limits::MIN_MTU;
 
-/// What is before each packet of a descriptor.
+/// The header before each packet of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PacketHeader {
-    /// A virtio header if the kernel says so of the descriptor (`TUNGETIFF`); nothing, if it is no
-    /// TUN file or the process may not ask, as on Android. The kernel does not say whether there is
-    /// packet information.
+    /// A virtio header if the kernel reports one for the descriptor (`TUNGETIFF`). None if it is
+    /// not a TUN file or the process may not ask, as on Android. The kernel does not report packet
+    /// information.
     #[default]
     Detect,
     /// Nothing.
     None,
-    /// Packet information of 4 bytes: flags, and the protocol as Ethernet numbers it. TUN has it
-    /// unless it was opened with `IFF_NO_PI`. A virtio header follows if the kernel says so.
+    /// Packet information of 4 bytes: flags, and the protocol by its Ethernet number. TUN has it
+    /// unless it was opened with `IFF_NO_PI`. A virtio header follows if the kernel reports one.
     Info,
     /// A virtio header of 10 bytes (`IFF_VNET_HDR`), in the byte order of the machine.
     Vnet,
 }
 
-/// How to use a descriptor that was opened elsewhere.
+/// The configuration of a descriptor that was opened elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FdConfig {
-    /// The name to show. Unless set it is that of the interface, or `fd` and the descriptor's
+    /// The name to display. Unless set it is that of the interface, or `fd` and the descriptor's
     /// number.
     pub name: Option<String>,
-    /// The longest packet in bytes, 576 to 65535. Unless set it is that of the interface, which is
-    /// asked for in the interface's network namespace. That takes Linux 5.2, CAP_NET_ADMIN in that
-    /// namespace, and CAP_SYS_ADMIN if it is not the caller's.
+    /// The longest packet in bytes, 576 to 65535. Unless set it is that of the interface, read in
+    /// the interface's network namespace. That requires Linux 5.2, CAP_NET_ADMIN in that namespace,
+    /// and CAP_SYS_ADMIN if it is not the caller's.
     pub mtu: Option<u16>,
-    /// What is before each packet.
+    /// The header before each packet.
     pub header: PacketHeader,
-    /// Which offloads to use. There are none without a virtio header.
+    /// The offloads to use. There are none without a virtio header.
     pub offloads: Offloads,
 }
 
@@ -61,15 +61,15 @@ impl FdConfig {
         self
     }
 
-    /// A configuration with an MTU in bytes, and all else at its default.
+    /// The default configuration with another MTU in bytes.
     pub fn with_mtu(mtu: u16) -> FdConfig {
         FdConfig { mtu: Some(mtu), ..FdConfig::default() }
     }
 }
 
 /// A device on a descriptor that was opened elsewhere: a TUN file (IP packets, with or without
-/// packet information before them), or a socket of which every message is an IP packet. The
-/// descriptor becomes non-blocking, and is closed when the device is dropped.
+/// packet information before them), or a socket whose messages are IP packets. The descriptor
+/// becomes non-blocking, and is closed when the device is dropped.
 ///
 /// ```
 /// use plimsoll_stack::device::tun::{self, FdConfig};
@@ -81,7 +81,7 @@ impl FdConfig {
 ///
 /// # Errors
 /// [`DeviceError::Setup`] if the descriptor carries Ethernet frames, if its MTU is neither given
-/// nor to be found, or if offloads are required and not to be had.
+/// nor readable, or if offloads are required and not available.
 pub fn from_fd(fd: OwnedFd, config: FdConfig) -> Result<Device, DeviceError> {
     use std::os::fd::AsRawFd as _;
     let interface = sys::tun_interface(&fd).ok();
@@ -150,7 +150,7 @@ fn set_nonblocking(name: &str, fd: &OwnedFd) -> Result<(), DeviceError> {
         .map_err(|error| setup(format!("{name}: cannot make it non-blocking: {error}")))
 }
 
-/// The offloads of a descriptor; `asks` is whether the kernel is to be asked for them.
+/// The offloads of a descriptor; `asks` is whether to query the kernel for them.
 fn agree_on(name: &str, fd: &OwnedFd, config: &FdConfig, asks: bool) -> Result<u32, DeviceError> {
     if asks && let Err(error) = sys::tun_set_header_len(fd, vnet::LEN as i32) {
         return Err(setup(format!("{name}: cannot set the length of its header: {error}")));
@@ -158,7 +158,7 @@ fn agree_on(name: &str, fd: &OwnedFd, config: &FdConfig, asks: bool) -> Result<u
     let agreed = match (asks, config.offloads) {
         (false, _) => 0,
         (true, Offloads::Off) => {
-            // Whoever had it before may have agreed to some.
+            // The previous user may have enabled some.
             let _ = sys::tun_set_offload(fd, 0);
             0
         }
@@ -318,7 +318,8 @@ mod tests {
                 let kernel = UdpSocket::bind("192.0.2.1:7000").unwrap();
                 kernel.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
                 let (pool, mut out, mut asked) = (Pool::new(), Vec::new(), None);
-                // The kernel drops what it sends before it has noticed that somebody is attached.
+                // The kernel drops packets that it sends before it has noticed that a process is
+                // attached.
                 for _ in 0..1000 {
                     kernel.send_to(b"ahoy", "192.0.2.2:7001").unwrap();
                     device.rx.receive(Instant::ZERO, &pool, &mut out, 9).unwrap();

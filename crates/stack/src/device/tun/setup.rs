@@ -1,4 +1,4 @@
-//! Opening a TUN device, and what can be said when that fails.
+//! Opens TUN devices, and explains failures.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::limits::{MAX_SUPER_PACKET, RX_QUEUE_LEN};
 
 const PATH: &str = "/dev/net/tun";
 
-/// What [`Offloads::Required`] asks for.
+/// The offloads of [`Offloads::Required`].
 const REQUIRED: u32 = flags::CSUM | flags::TSO4 | flags::TSO6;
 
-/// What is tried, best first. A kernel refuses the whole set if it does not know one of them.
+/// The sets to try, best first. A kernel refuses the whole set if it does not support one of them.
 const OFFLOAD_SETS: [u32; 6] = [
     REQUIRED | flags::TSO_ECN | flags::USO,
     REQUIRED | flags::TSO_ECN,
@@ -27,10 +27,10 @@ const OFFLOAD_SETS: [u32; 6] = [
     0,
 ];
 
-/// What the kernel gives a TUN device for `txqueuelen`, the packets that wait to be read.
+/// The kernel's default `txqueuelen` of a TUN device: packets that may wait to be read.
 const KERNEL_QUEUE_LEN: i32 = 500;
 
-/// Whether to hand super-segments and partial checksums to the kernel and take them from it.
+/// Whether super-segments and partial checksums are exchanged with the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offloads {
     /// As many as the kernel offers.
@@ -42,37 +42,38 @@ pub enum Offloads {
     Required,
 }
 
-/// Which TUN device to open, and how.
+/// The configuration of a TUN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TunConfig {
-    /// The name of the interface. If there is one, it is attached to; otherwise it is created and
+    /// The name of the interface. An existing one is attached to; otherwise one is created and
     /// lasts until the device is dropped. A `%d` in it is replaced by a number.
     pub name: String,
-    /// Which offloads to use.
+    /// The offloads to use.
     pub offloads: Offloads,
     /// Sets the MTU of the interface.
     pub mtu: Option<u16>,
     /// Brings the interface up.
     pub up: bool,
-    /// Which queue the kernel hands a packet to. It means nothing to a device with one queue.
+    /// The queue to which the kernel sends a packet. Ignored for a device with one queue.
     pub steering: Steering,
-    /// The longest super-segment that we hand to the kernel, in bytes with headers: 65,535 as it
-    /// is, up to 262,144 (more counts as that, less than the MTU as the MTU). The kernel itself
+    /// The longest super-segment passed to the kernel, in bytes with headers: 65,535 unless set, up
+    /// to 262,144. Higher values count as that, values below the MTU as the MTU. The kernel itself
     /// sends none of more than 65,535.
     ///
-    /// Linux takes longer ones from 6.3 on, as BIG TCP; with an older kernel they have 65,535
-    /// bytes at most. In the IPv4 header the length is 0 then, and IPv6 has an option with it (RFC
-    /// 2675): what reads packets on the way, such as a capture or an eBPF program, must know
-    /// that. It pays where the host itself receives. What it forwards it cuts in software, if the
-    /// next device takes less (`gso_max_size` and `gso_ipv4_max_size` of `ip -d link show`).
+    /// Linux accepts longer ones from 6.3 on, as BIG TCP; with an older kernel they have 65,535
+    /// bytes at most. Above that, the IPv4 header's length is 0, and IPv6 has an option with the
+    /// length (RFC 2675). Programs that read packets in between, such as a capture or an eBPF
+    /// program, must support that. It helps where the host itself receives. The kernel segments
+    /// forwarded packets in software if the next device takes less (`gso_max_size` and
+    /// `gso_ipv4_max_size` of `ip -d link show`).
     pub max_super_segment: usize,
 }
 
-/// Which of its queues a TUN device hands a packet to.
+/// The choice of the queue to which a TUN device sends a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steering {
-    /// The one by which the last packet of its flow came from us (Linux's default).
+    /// The queue on which the stack sent the flow's last packet (Linux's default).
     #[default]
     Flow,
     /// The one with the number of the processor on which the packet was sent, modulo the number of
@@ -120,7 +121,7 @@ impl Default for TunConfig {
 /// Opens a TUN device.
 ///
 /// # Errors
-/// [`DeviceError::Setup`] says what is missing and what to do about it.
+/// [`DeviceError::Setup`] names the missing requirement and its remedy.
 pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
     let links = LinkWatch::new();
     let queue = Queue::open(&config, false)?;
@@ -128,12 +129,12 @@ pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
     queue.device()
 }
 
-/// Opens a TUN device with `count` queues (at least one), each of which is its own device that a
-/// thread may have to itself. [`TunConfig::steering`] says to which of them the kernel hands a
-/// packet: by default to the one by which the last packet of its flow came from us.
+/// Opens a TUN device with `count` queues (at least one), each of which is its own device for a
+/// thread of its own. [`TunConfig::steering`] chooses the queue of the kernel's packets: by default
+/// the one on which the stack sent the flow's last packet.
 ///
 /// # Errors
-/// As [`open`]. An interface that exists must have been made for several queues.
+/// As [`open`]. An existing interface must have been created with several queues.
 pub fn open_queues(config: TunConfig, count: usize) -> Result<Vec<Device>, DeviceError> {
     if count <= 1 {
         return Ok(vec![open(config)?]);
@@ -185,10 +186,10 @@ fn finish_setup(config: &TunConfig, name: &str, links: &LinkWatch) -> Result<(),
     Ok(())
 }
 
-/// Asks for a longer queue of packets that wait to be read, unless another length was chosen or we
-/// lack the right. At 300,000 packets a second, 500 places are taken after 1.7 ms: less than the
-/// poller may have to wait for a processor. What finds none is lost before we can tell an honest
-/// SYN from a flood.
+/// Sets a longer queue of packets that wait to be read, unless another length was chosen or the
+/// process lacks the right. At 300,000 packets a second, 500 places are used up after 1.7 ms: less
+/// than the poller may have to wait for a CPU. Further packets are lost before the stack can
+/// distinguish an honest SYN from a flood.
 fn lengthen_queue(name: &str) {
     if queue_len(name).is_ok_and(|packets| packets == KERNEL_QUEUE_LEN) {
         let _ = sys::set_interface_queue_len(name, RX_QUEUE_LEN);
@@ -214,7 +215,7 @@ impl Queue {
             sys::tun_features(&fd).map_or(true, |all| all & u32::from(flags::VNET_HDR) != 0);
         let mut vnet = config.offloads != Offloads::Off && offered;
         let name = attach(&fd, &config.name, vnet, several)?;
-        // The default length is the one we use, but whoever had the interface before may have set
+        // The stack uses the default length, but the previous user of the interface may have set
         // another.
         if vnet && sys::tun_set_header_len(&fd, vnet::LEN as i32).is_err() {
             vnet = false;
@@ -257,8 +258,8 @@ impl Queue {
     }
 }
 
-/// The longest super-segment of a device that was `asked` for, by whether the kernel takes any of
-/// more than 65,535 bytes.
+/// The longest super-segment of a device, given the length `asked` for and whether the kernel takes
+/// any of more than 65,535 bytes.
 pub(super) fn longest(asked: usize, big: bool) -> usize {
     asked.min(if big { MAX_SUPER_PACKET } else { MAX_PACKET })
 }
@@ -285,9 +286,10 @@ pub fn mtu(name: &str) -> Result<u16, DeviceError> {
     Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
 }
 
-/// How many packets the kernel lets wait to be read from an interface (`txqueuelen`). Opening a
-/// device that has the kernel's 500 asks for 8192; where the right to that is missing, it stays,
-/// and `ip link set NAME txqueuelen 8192` as root does the same. Any other length is left alone.
+/// The number of packets that may wait in the kernel to be read from an interface (`txqueuelen`).
+/// Opening a device with the kernel's default of 500 sets 8192. Without the right to do so the
+/// length stays; `ip link set NAME txqueuelen 8192` as root does the same. Any other length is
+/// kept.
 ///
 /// # Errors
 /// If there is no such interface.
@@ -299,7 +301,7 @@ pub fn queue_len(name: &str) -> Result<i32, DeviceError> {
 /// Sets the MTU of an interface.
 ///
 /// # Errors
-/// If there is no such interface, the MTU is out of range, or the right to do it is missing.
+/// If there is no such interface, the MTU is out of range, or the process lacks the right.
 pub fn set_mtu(name: &str, mtu: u16) -> Result<(), DeviceError> {
     sys::set_interface_mtu(name, mtu).map_err(|error| {
         setup(format!(
@@ -317,7 +319,7 @@ pub fn is_up(name: &str) -> bool {
 /// Brings an interface up.
 ///
 /// # Errors
-/// If there is no such interface or the right to do it is missing.
+/// If there is no such interface or the process lacks the right.
 pub fn bring_up(name: &str) -> Result<(), DeviceError> {
     sys::set_interface_up(name).map_err(|error| {
         setup(format!(

@@ -51,15 +51,15 @@ impl Header {
         [self.flags, self.gso_type, a, b, c, d, e, f, g, h]
     }
 
-    /// The header for a packet that leaves. `None` if it makes no sense to leave what it asks for
-    /// to the device: a super-segment without partial checksum, or headers that cannot be read.
+    /// The header for a packet that leaves. `None` if the device cannot do what the packet
+    /// requires: a super-segment without partial checksum, or headers that cannot be read.
     pub(super) fn for_packet(packet: &Packet) -> Option<Header> {
         if packet.csum != ChecksumState::Partial {
             return packet.gso.is_none().then(Header::default);
         }
         let front = packet.headers();
         let layout = Layout::of_packet(packet)?;
-        // The option that says its length lies before the transport header.
+        // The option with its length precedes the transport header.
         let option = if jumbo::is_jumbo(packet) { jumbo::OPTION_LEN } else { 0 };
         let mut header = Header {
             flags: NEEDS_CSUM,

@@ -1,8 +1,8 @@
 //! The list of all settings: the only place where one is named, described and given its range.
 //!
-//! `docs/sysctls.md` is made from it by `cargo xtask docs`, and so is what `plimsoll sysctl
-//! --explain` prints. A description is one sentence with its unit. What may be given, and the
-//! default, are asked of the entry itself, so they cannot differ from the code.
+//! `cargo xtask docs` makes `docs/sysctls.md` from it, and `plimsoll sysctl --explain` prints it. A
+//! description is one sentence with its unit. The allowed values and the default are read from the
+//! entry itself, so they cannot differ from the code.
 
 use plimsoll_tcp::{CongestionAlgorithm, TsoTail};
 
@@ -17,9 +17,9 @@ use crate::sockets::fast_open::FastOpenKeys;
 /// One setting.
 pub(super) struct Entry {
     pub(super) name: &'static str,
-    /// What it does, in one sentence.
+    /// Its effect, in one sentence.
     pub(super) doc: &'static str,
-    /// What overrules it for one socket, or nothing.
+    /// The socket option that overrides it, or empty.
     pub(super) socket: &'static str,
     /// How it is unlike Linux's setting of that name, or where Linux has what only we name so.
     pub(super) linux: &'static str,
@@ -42,7 +42,7 @@ const fn entry(name: &'static str, access: Access, doc: &'static str) -> Entry {
 }
 
 impl Entry {
-    /// What overrules it for one socket.
+    /// Sets the socket option that overrides it.
     const fn socket(mut self, what: &'static str) -> Entry {
         self.socket = what;
         self
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-/// What the key is shown as while none is set.
+/// The displayed key while none is set.
 const NO_KEY: &str = "00000000-00000000-00000000-00000000";
 
 /// 0 or 1.

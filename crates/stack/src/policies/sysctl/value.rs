@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use plimsoll_tcp::Duration;
 
-/// What a setter returns: the text says what is allowed.
+/// The result of a setter: the text says what is allowed.
 pub(super) type Outcome = Result<(), String>;
 
 /// A switch: 0 or 1.
@@ -46,7 +46,7 @@ pub(super) fn bits(field: &mut u32, text: &str) -> Outcome {
     Ok(())
 }
 
-/// What a time is counted in.
+/// The unit of a time.
 pub(super) struct Unit {
     name: &'static str,
     span: Duration,

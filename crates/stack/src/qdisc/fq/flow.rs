@@ -8,7 +8,7 @@ use super::slab::Chain;
 /// No flow.
 const NONE: u32 = u32::MAX;
 
-/// Which list a flow is in.
+/// The list that a flow is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// It holds no packet.

@@ -9,7 +9,7 @@ use crate::limits::{STREAM_BYTES, STREAM_SPAN};
 pub(crate) struct StreamRate {
     /// When the present span began.
     since: Option<Instant>,
-    /// What was read and sent in it.
+    /// Bytes read and sent in it.
     bytes: usize,
     /// The span before it brought a stream.
     streamed: bool,

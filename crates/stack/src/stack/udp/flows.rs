@@ -20,32 +20,32 @@ use crate::stack::work::Work;
 use crate::tables::udp::AnyAddress;
 use crate::tables::udp_flows::Inserted;
 
-/// What a flow that has ended says to who reads from it or sends on it.
+/// The error of reads and sends on a flow that has ended.
 const ENDED: SocketError = SocketError::Connection(ConnectionError::TimedOut);
 
-/// Takes datagrams to any address and hands out each new pair of sender and destination as a
-/// [`UdpSocket`] of its own, a *flow*: its local address is where the datagrams were sent to, its
-/// peer is the sender. What was bound to an address or a port goes first. Dropping the listener
-/// ends it; flows that were accepted live on.
+/// Receives datagrams to any address, and returns each new pair of sender and destination as its
+/// own [`UdpSocket`], a *flow*: its local address is the datagrams' destination, its peer is the
+/// sender. Sockets bound to an address or a port have precedence. Dropping the listener ends it;
+/// accepted flows stay.
 ///
-/// Multicast and broadcast datagrams create flows as well, in addition to going to the sockets that
-/// receive them. Such an address is no source, so what is sent on such a flow comes from a local
-/// address; if the stack has none, the send fails with `ENETUNREACH`.
+/// Multicast and broadcast datagrams create flows as well, in addition to being delivered to the
+/// sockets that receive them. Such an address cannot be a source, so datagrams sent on such a flow
+/// come from a local address; if the stack has none, the send fails with `ENETUNREACH`.
 ///
-/// A flow ends when it is idle: calls then fail with `ETIMEDOUT`, and a datagram that comes later
-/// makes a new one.
+/// A flow ends when it is idle: calls then fail with `ETIMEDOUT`, and a later datagram creates a
+/// new flow.
 pub struct UdpListener {
     stack: Arc<Stack>,
     inner: Arc<FlowListener>,
 }
 
 impl Stack {
-    /// Takes datagrams to any address, of ours or not: to `port`, or with 0 to all ports that no
-    /// socket and no other such listener has, to groups and broadcast addresses as well. From now
-    /// on packets to any address are for us.
+    /// Receives datagrams to any address, local or not: to `port`, or with 0 to all ports that no
+    /// socket and no other such listener has, including groups and broadcast addresses. From now on
+    /// the stack accepts packets to any address.
     ///
     /// # Errors
-    /// If there is such a listener or socket already, or the configuration makes no sense.
+    /// If there is such a listener or socket already, or the configuration is invalid.
     pub fn listen_udp_any(
         self: &Arc<Stack>,
         port: u16,
@@ -118,7 +118,7 @@ impl Stack {
         Some(endpoint)
     }
 
-    /// Lists a flow anew whose timeout has changed.
+    /// Lists a flow again after a change of its timeout.
     pub(crate) fn relist_flow(&self, endpoint: &Arc<UdpEndpoint>) {
         self.tables.udp().flows().relist(endpoint);
         self.watch_flows();
@@ -155,7 +155,7 @@ impl UdpListener {
     /// Takes the next flow, if there is one.
     ///
     /// # Errors
-    /// If the listener was closed or the stack has come to its end.
+    /// If the listener was closed or the stack has ended.
     pub fn accept(&self, now: Instant) -> Result<Option<Arc<UdpSocket>>, SocketError> {
         self.stack.pollers.tell(now);
         match self.inner.accept()? {
@@ -165,19 +165,19 @@ impl UdpListener {
         }
     }
 
-    /// Whether [`accept`](Self::accept) has something to return; if not, `waker` fires when it may.
+    /// Whether [`accept`](Self::accept) has a flow to return; if not, `waker` fires when it may.
     /// Only the waker of the latest call is kept.
     pub fn poll_acceptable(&self, waker: &Waker) -> Poll<()> {
         self.register(None, waker)
     }
 
     /// As [`poll_acceptable`](Self::poll_acceptable), for any number of waiters, each with its own
-    /// key. To give up, call [`cancel_wait`](Self::cancel_wait).
+    /// key. [`cancel_wait`](Self::cancel_wait) ends the wait.
     pub fn wait_acceptable(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.register(Some(key), waker)
     }
 
-    /// Takes the waker out that waits under `key`, if it has not fired.
+    /// Removes the waker that waits under `key`, if it has not fired.
     pub fn cancel_wait(&self, key: WaitKey) {
         self.stack.discard(self.inner.cancel(key));
     }
@@ -188,17 +188,17 @@ impl UdpListener {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The port; 0 is all that no other socket has.
+    /// The port; 0 means all ports that no other socket has.
     pub fn port(&self) -> u16 {
         self.inner.port
     }
 
-    /// How it deals with its flows.
+    /// The flow settings.
     pub fn config(&self) -> &UdpFlowConfig {
         &self.inner.config
     }
 
-    /// The stack that listens.
+    /// The stack of the listener.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
     }

@@ -1,5 +1,5 @@
-//! Datagrams that have arrived: to a socket, to all sockets of a group, to a new flow, or to
-//! nobody.
+//! Arrived datagrams: for a socket, for all sockets of a group, for a new flow, or without a
+//! receiver.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ struct Datagram {
 }
 
 impl Stack {
-    /// Takes a UDP packet that is for us. Nothing is copied unless somebody wants it.
+    /// Processes a UDP packet for the stack. Nothing is copied unless a socket accepts it.
     #[inline]
     pub(crate) fn udp_input(
         &self,
@@ -139,7 +139,7 @@ impl Stack {
         key.hash(self.policies.secrets().table_key())
     }
 
-    /// What a packet carries; the data begins at `data_at`.
+    /// The data of a packet, which begins at `data_at`.
     #[inline]
     fn datagram(
         &self,

@@ -1,4 +1,5 @@
-//! Sends for a protocol that expects loss, as QUIC does: whatever cannot leave is lost and counted.
+//! Sends for a protocol that expects loss, as QUIC does: datagrams that cannot leave are lost and
+//! counted.
 
 use std::sync::Arc;
 

@@ -24,16 +24,16 @@ use crate::tables::udp::{AnyAddress, Sharing, Versions};
 use crate::zone;
 
 impl Stack {
-    /// Binds a UDP socket to `local`. Port 0 takes a free one; the unspecified address takes what
-    /// is for any local address, and `[::]` IPv4 as well.
+    /// Binds a UDP socket to `local`. Port 0 selects a free one. The unspecified address receives
+    /// datagrams to any local address, and `[::]` IPv4 as well.
     ///
     /// # Errors
-    /// If the address is not ours or taken, no port is free, or its interface is down.
+    /// If the address is not local or in use, no port is free, or its interface is down.
     pub fn bind_udp(self: &Arc<Stack>, local: SocketAddr) -> Result<Arc<UdpSocket>, SocketError> {
         self.bind_udp_for(local, Versions::Both, Sharing::Alone)
     }
 
-    /// As [`bind_udp`](Self::bind_udp); on `[::]`, IPv4 is not taken (IPV6_V6ONLY).
+    /// As [`bind_udp`](Self::bind_udp); on `[::]`, IPv4 is not received (IPV6_V6ONLY).
     ///
     /// # Errors
     /// As [`bind_udp`](Self::bind_udp).
@@ -44,11 +44,11 @@ impl Stack {
         self.bind_udp_for(local, Versions::OnlyV6, Sharing::Alone)
     }
 
-    /// As [`bind_udp`](Self::bind_udp), but others may be bound to the same address and port, if
-    /// they are bound by this call as well (SO_REUSEPORT). A datagram to one host is for one of
-    /// them, which a keyed hash of addresses and ports chooses: while the group stays as it is, a
-    /// peer's datagrams all go to one. Multicast and broadcast datagrams are for all of them. With
-    /// port 0 a new group begins.
+    /// As [`bind_udp`](Self::bind_udp), but other sockets may be bound to the same address and
+    /// port, if they are bound by this call as well (SO_REUSEPORT). A keyed hash of addresses and
+    /// ports selects the socket for a datagram to one host: while the group does not change, all
+    /// datagrams of a peer go to one socket. Multicast and broadcast datagrams go to all of them.
+    /// With port 0 a new group begins.
     ///
     /// # Errors
     /// As [`bind_udp`](Self::bind_udp).
@@ -102,11 +102,11 @@ impl Stack {
         Ok(UdpSocket::new(self.clone(), endpoint))
     }
 
-    /// Binds a UDP socket that takes datagrams to any address, ours or not: to `port`, or with 0 to
-    /// all ports that no other socket and no [listener](Self::listen_udp_any) has. What is for a
-    /// group or a broadcast address arrives as well. It sends from any address
-    /// ([`UdpTransmit::from`](crate::UdpTransmit::from)), and with 0 from any port. From now on
-    /// packets to any address are for us.
+    /// Binds a UDP socket that receives datagrams to any address, local or not: to `port`, or with
+    /// 0 to all ports that no other socket and no [listener](Self::listen_udp_any) has. It also
+    /// receives datagrams to groups and broadcast addresses. It sends from any address
+    /// ([`UdpTransmit::from`](crate::UdpTransmit::from)), and with 0 from any port. From now on the
+    /// stack accepts packets to any address.
     ///
     /// # Errors
     /// If there is such a socket or listener already.
@@ -144,7 +144,7 @@ impl Stack {
         Err(SocketError::AddrInUse)
     }
 
-    /// What a new socket has.
+    /// The options of a new socket.
     pub(crate) fn default_udp_options(&self) -> UdpOptions {
         let settings = self.settings();
         UdpOptions {
@@ -201,12 +201,12 @@ impl Stack {
         work.finish();
     }
 
-    /// All UDP sockets, flows to any address among them, in no particular order.
+    /// All UDP sockets, including flows to any address, in no particular order.
     pub fn udp_sockets(&self) -> Vec<UdpSocketSummary> {
         self.tables.udp().all().iter().map(|endpoint| endpoint.summary()).collect()
     }
 
-    /// What the receive queues of all UDP sockets pin.
+    /// The memory that the receive queues of all UDP sockets use.
     pub fn udp_memory(&self) -> UdpMemoryUse {
         let settings = self.settings();
         UdpMemoryUse {
@@ -243,7 +243,7 @@ impl Work<'_> {
         stack.tables.udp().unmake(endpoint.id);
     }
 
-    /// Goes on with a socket that has waited for a completion or for space.
+    /// Continues a socket that has waited for a completion or for space.
     pub(crate) fn go_on_udp(&mut self, endpoint: &UdpEndpoint) {
         endpoint.take_up(self.wakers());
     }

@@ -23,25 +23,25 @@ use crate::stack::udp::input::counters_of;
 use crate::stack::work::Work;
 use crate::zone;
 
-/// Where a datagram goes and how, as far as the socket does not say so. The default asks for
-/// nothing, and is right for a connected socket.
+/// The destination and options of a datagram that differ from the socket's. The default sets none,
+/// and is right for a connected socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpTransmit {
     /// The destination; without it, the peer.
     pub to: Option<SocketAddr>,
-    /// The address of ours that it is sent from (IP_PKTINFO, IPV6_PKTINFO).
+    /// The local source address (IP_PKTINFO, IPV6_PKTINFO).
     pub from: Option<IpAddr>,
-    /// The port that it is sent from. Only a socket for any address and every port
-    /// ([`Stack::bind_udp_any`]) has the choice, and has to make it.
+    /// The source port. Only a socket for any address and every port ([`Stack::bind_udp_any`]) may
+    /// set it, and must.
     pub from_port: Option<u16>,
     /// TOS or traffic class, with ECN (IP_TOS, IPV6_TCLASS).
     pub tos: Option<u8>,
     /// TTL or hop limit (IP_TTL, IPV6_HOPLIMIT).
     pub ttl: Option<u8>,
-    /// Cuts what is sent into datagrams of so many bytes each; the last may be shorter. 64 at most
-    /// (UDP_SEGMENT), and together no longer than one datagram may be. All leave as one packet
-    /// where the device takes that.
+    /// Cuts the data into datagrams of this many bytes each; the last may be shorter. At most 64
+    /// (UDP_SEGMENT), and together no longer than one datagram may be. All leave as one packet if
+    /// the device supports that.
     pub segment_size: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ plimsoll_tcp::setters!(UdpTransmit {
     segment_size: Option<usize>,
 });
 
-/// What is to be sent.
+/// The data to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Payload<'a> {
     /// To be copied, one part behind the other.
@@ -72,7 +72,8 @@ impl Payload<'_> {
     }
 }
 
-/// What a send needs next to a place in the queue of the interface.
+/// The condition under which a datagram may be sent, in addition to a place in the interface's
+/// queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Space in the send queue.
@@ -89,7 +90,7 @@ struct Leaving {
     /// The longest packet that leaves whole.
     mtu: u16,
     may_fragment: bool,
-    /// Our own sockets may hear it: it goes to a group or is a broadcast.
+    /// Local sockets may receive it: it goes to a group or is a broadcast.
     loops: bool,
     tos: u8,
     ttl: u8,
@@ -145,8 +146,8 @@ impl Stack {
         if sent { Ok(payload.len()) } else { Err(SocketError::WouldBlock) }
     }
 
-    /// The destination of a datagram, in the zone that it, the socket's address, or the socket's
-    /// interface for groups says.
+    /// The destination of a datagram, in the zone of the destination, of the socket's address, or
+    /// of the socket's interface for groups.
     #[inline]
     fn placed(&self, to: SocketAddr, view: &SendView) -> Result<SocketAddr, SocketError> {
         if !zone::is_scoped(to.ip()) {
@@ -158,7 +159,7 @@ impl Stack {
         Ok(SocketAddr::new(ip, to.port()))
     }
 
-    /// Finds the way of a datagram, and refuses one that cannot leave.
+    /// Finds the interface and source of a datagram, and refuses one that cannot leave.
     #[inline]
     fn leaving(
         &self,
@@ -243,7 +244,7 @@ fn longest_whole(
         PathMtuDiscovery::DontFragment => (known.current(), Fragmenting::Never),
         PathMtuDiscovery::Probe => (known.link, Fragmenting::Never),
         PathMtuDiscovery::Never if v4 => (known.link, Fragmenting::Anywhere),
-        // `Fragment`, the default. What routers say is not believed, so that they may fragment.
+        // `Fragment`, the default. MTUs reported by routers are ignored, so that they may fragment.
         _ if v4 && (route.mtu_lock || known.is_locked()) => {
             (known.current(), Fragmenting::Anywhere)
         }
@@ -268,7 +269,8 @@ fn address_of(routes: &RouteTable, interface: u8, remote: IpAddr) -> Result<IpAd
     own.ok_or(SocketError::AddrNotAvailable)
 }
 
-/// Our address for datagrams to `remote`, to which there is a way: `wanted`, or as the routes say.
+/// The source address for datagrams to `remote`, to which there is a route: `wanted`, or the one
+/// that the routes select.
 pub(super) fn source(
     routes: &RouteTable,
     wanted: Option<IpAddr>,
@@ -278,7 +280,7 @@ pub(super) fn source(
         Some(ip) if ip.is_ipv4() != remote.is_ipv4() => {
             Err(SocketError::Invalid("the two addresses are of different families"))
         }
-        // What is bound to a group gets what is for it, and sends from its own address.
+        // A socket bound to a group receives the group's datagrams, and sends from a local address.
         Some(ip) if is_unicast(ip) && !routes.is_broadcast(ip) => match routes.may_be_ours(ip) {
             true => Ok(ip),
             false => Err(SocketError::AddrNotAvailable),
@@ -288,7 +290,7 @@ pub(super) fn source(
     }
 }
 
-/// Who may fragment a datagram.
+/// The hosts that may fragment a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fragmenting {
     Never,
@@ -349,8 +351,7 @@ fn segment_size(how: &UdpTransmit, len: usize, whole: usize) -> Result<Option<u1
 }
 
 impl Work<'_> {
-    /// Queues a datagram. Returns whether there was space. If there was none, the socket waits for
-    /// some.
+    /// Queues a datagram. Returns whether there was space. If not, the socket waits for space.
     #[inline]
     fn send_datagram(
         &mut self,
@@ -439,7 +440,7 @@ impl Work<'_> {
         packet
     }
 
-    /// Gives our own sockets what is sent to a group that they may be in.
+    /// Delivers a datagram sent to a group to the local sockets in that group.
     #[inline]
     fn loop_back(&mut self, leaving: &Leaving, packet: &Packet) {
         if !leaving.loops {

@@ -1,4 +1,4 @@
-//! What routers and peers say about our datagrams (RFC 1122, section 4.1.3.3).
+//! ICMP errors about sent datagrams (RFC 1122, section 4.1.3.3).
 
 use std::net::SocketAddr;
 
@@ -14,12 +14,13 @@ use crate::stack::work::Work;
 use crate::tables::udp::Found;
 
 impl Stack {
-    /// Takes an ICMP error that quotes a datagram. It is believed if a socket may have sent that:
-    /// one that has the quoted address and port, and that is not connected to somebody else.
+    /// Processes an ICMP error that quotes a datagram. The error is accepted if a socket may have
+    /// sent the datagram: one with the quoted address and port that is not connected to another
+    /// peer.
     ///
-    /// A path MTU is learnt, unless the route says `mtu lock`. As on Linux, an error is reported by
-    /// a connected socket only, since no other could tell what it is about, and only if it says
-    /// that the datagrams are unwanted: an unreachable host may be reachable the next moment.
+    /// A path MTU is learnt, unless the route has `mtu lock`. As on Linux, only a connected socket
+    /// reports an error, since another could not relate it to a datagram. It is reported only if
+    /// the datagrams are unwanted: an unreachable host may be reachable the next moment.
     pub(crate) fn udp_path_report(
         &self,
         work: &mut Work<'_>,
@@ -53,7 +54,7 @@ impl Stack {
             PathError::Error(error) if connected && says_unwanted(*error) => {
                 endpoint.fail(SocketError::Connection(*error), work.wakers());
             }
-            // Such a socket keeps nothing of whom it has sent to, so nobody is told.
+            // Such a socket does not record its destinations, so it reports no error.
             PathError::Error(_) if matches!(endpoint.kind, UdpKind::AnyAddress) => {
                 return Delivery::NoMatch;
             }
