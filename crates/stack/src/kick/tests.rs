@@ -228,8 +228,8 @@ mod model {
         run(Parts { poller_re_reads: false, ..WHOLE }, 1);
     }
 
-    /// A kicker that finds the poller kicked already relies on what the poller reads when it is
-    /// awake again, and on nothing else.
+    /// A kicker that finds the poller already about to be woken relies only on the poller's reading
+    /// its work when it is awake again.
     fn second_kicker(parts: Parts) {
         loom::model(move || {
             let world = World::new();
@@ -260,7 +260,7 @@ mod model {
         second_kicker(Parts { awake_fence: false, ..WHOLE });
     }
 
-    /// Something arrives while the time ends in which devices do not kick.
+    /// A packet arrives while the time ends in which devices do not wake the poller.
     fn quiet_ends(device_fence: bool, poller_fence: bool) {
         loom::model(move || {
             let world = World::new();
@@ -339,8 +339,8 @@ mod model {
     }
 
     /// A poller that is a task sleeps, is polled again for another reason and by another waker, and
-    /// sleeps again, while work comes. It sees the work, or the waker of its last sleep is woken:
-    /// one that was woken for the sleep before may be nobody's any more.
+    /// sleeps again, while work comes. Either it sees the work, or the waker of its last sleep is
+    /// woken: the waker of the earlier sleep may be obsolete.
     #[test]
     fn a_task_that_changes_its_waker_misses_nothing() {
         loom::model(|| {

@@ -134,7 +134,7 @@ proptest! {
     }
 }
 
-/// Datagrams that were sent as one come out as etherparse and the checksum want them.
+/// Datagrams that were sent as one are valid for etherparse and by their checksums.
 #[test]
 fn datagrams_are_cut_with_lengths_of_their_own() {
     let pool = Pool::new();
@@ -202,7 +202,7 @@ fn a_super_segment_that_was_read_is_cut_too() {
     let pool = Pool::new();
     let built = super_segment(&pool, 6, 700, 4);
     let mut bytes = built.to_vec();
-    // Whatever lies behind the packet belongs to nobody.
+    // The bytes after the packet belong to no packet.
     bytes.extend([0xaa; 5]);
     let read =
         Packet { payload: pool.copy_from(&bytes).into(), gso: built.gso, ..Packet::default() };

@@ -134,7 +134,7 @@ pub(crate) fn charged(mut packet: Packet, sink: &Arc<Completions>, serial: u64) 
     packet
 }
 
-/// A small packet that can be told from others by `mark`.
+/// A small packet that `mark` distinguishes from others.
 pub(crate) fn marked(pool: &Pool, mark: u8) -> Packet {
     tcp(4, pool.copy_from(&[mark; 100]).into(), TcpFlags::ACK)
 }

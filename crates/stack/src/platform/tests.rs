@@ -1,4 +1,4 @@
-//! The three events, held to the same behaviour.
+//! The three events, with the same tests.
 
 use std::iter::empty;
 use std::time::Duration;

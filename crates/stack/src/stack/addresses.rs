@@ -29,19 +29,18 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds a route. One for the same prefix by the same interface is replaced. Connections that
-    /// are open go on by the interface that they have, and with the attributes that they opened
-    /// with, but they follow its MTU.
+    /// Adds a route, replacing one for the same prefix by the same interface. Open connections keep
+    /// their interface and the attributes with which they opened, but they follow its MTU.
     ///
     /// # Errors
     /// If there is no such interface, the prefix is longer than an address, or an attribute is out
-    /// of its range; the error names it.
+    /// of range; the error names it.
     pub fn add_route(&self, route: RouteConfig) -> Result<(), StackError> {
         self.changing_mtu((route.prefix, route.prefix_len), |routes| routes.add_route(&route))
     }
 
-    /// Takes a route away that was asked for, by prefix and interface. Those that follow from
-    /// addresses go with these.
+    /// Removes a configured route, by prefix and interface. Routes that follow from addresses go
+    /// with their addresses.
     ///
     /// # Errors
     /// If there is no such route.

@@ -1,25 +1,25 @@
-//! The backlog of a socket: segments that arrived while it was owned, and what is done with them
-//! and with the other things that were left, when it is released.
+//! The backlog of a socket: segments that arrived while it was owned. They and other work left for
+//! the owner are processed when it is released.
 //!
 //! # Theory of operation
 //!
-//! A poller that finds a socket owned puts the segment here and goes on (see
-//! [`crate::sync::socket_lock`]). The backlog is bounded like Linux's, by twice the receive buffer,
-//! half the send buffer and 64 KiB; what is above that is dropped and counted
-//! (`TcpExtTCPBacklogDrop`), and TCP takes it as loss. A segment that continues the last one is
+//! A poller that finds a socket owned puts the segment here and continues (see
+//! [`crate::sync::socket_lock`]). The backlog is limited like Linux's, to twice the receive buffer,
+//! half the send buffer and 64 KiB. A segment beyond that is dropped and counted
+//! (`TcpExtTCPBacklogDrop`), and TCP treats it as loss. A segment that continues the last one is
 //! merged with it (`TcpExtTCPBacklogCoalesce`).
 //!
-//! [`Work::release`] is how an owner lets go. It takes the whole backlog at once, works on it as on
-//! a batch, does what was marked, sends what is due, lets go, and looks again. The ACKs that the
-//! segments of one batch ask for become one, which leaves when the batch is done
-//! (`net.ipv4.tcp_backlog_ack_defer`), except those that the peer must see at once. All ways out of
-//! here lead through sending, so a deferred ACK is never forgotten.
+//! [`Work::release`] is how an owner releases a socket. It takes the whole backlog at once,
+//! processes it as a batch, does the flagged work, sends the packets that are due, releases the
+//! socket, and checks again. The ACKs that the segments of one batch require become one, which
+//! leaves at the end of the batch (`net.ipv4.tcp_backlog_ack_defer`), except those that the peer
+//! must get at once. All return paths send, so a deferred ACK is never forgotten.
 //!
 //! A thread does not work for others without end: after some rounds, the poller takes over.
 //!
-//! What was left behind the end of the connection is not for it: a SYN may open the next one. Such
-//! segments are [routed anew](Work::route_strays) when the socket has been let go, by the thread
-//! that found them, since it owns no socket then.
+//! Segments that follow the end of the connection are not for it: a SYN may open the next one. The
+//! thread that found such segments [routes them again](Work::route_strays) after it has released
+//! the socket, since it owns no socket then.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Work<'_> {
         self.leave(endpoint, BACKLOG);
     }
 
-    /// For a poller: leaves marks with the owner of `endpoint`. If there is none any more, the work
+    /// Called by a poller: sets flags for the owner of `endpoint`. If there is no owner, the work
     /// is done here.
     pub(crate) fn leave(&mut self, endpoint: &Arc<Endpoint>, marks: u32) {
         if let Some(owned) = endpoint.leave(marks) {
@@ -53,13 +53,13 @@ impl Work<'_> {
         }
     }
 
-    /// Lets go of a socket, and does before that what others have left for it. `settles` says
-    /// whether the owner itself has worked on it.
+    /// Releases a socket, after the work that others have left for it. `settles` says whether the
+    /// owner itself has worked on it.
     pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>, owned: Owned<'_>, settles: bool) {
         let (mut owned, mut settles) = (owned, settles);
         let mut rounds = 0;
-        // Once the stack has come to its end, there is no poller to hand over to. Nor does the
-        // poller find a connection that has left the tables.
+        // Once the stack has ended, there is no poller to hand over to. Nor does the poller find a
+        // connection that has left the tables.
         while rounds < RELEASE_ROUNDS || owned.is_gone() || self.stack.pollers.ended().is_some() {
             rounds += 1;
             settles |= self.run_left(endpoint, &mut owned);
@@ -80,7 +80,8 @@ impl Work<'_> {
         self.look_again(endpoint);
     }
 
-    /// For an owner: does what others have left, but for sending. Returns whether there was any.
+    /// Called by an owner: does the work that others have left, except sending. Returns whether
+    /// there was any.
     pub(crate) fn run_left(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Owned<'_>) -> bool {
         let left = inner.take_left();
         if left == 0 {
@@ -90,7 +91,7 @@ impl Work<'_> {
             // It is only settled, which takes it away.
             return true;
         }
-        // What waits for a reader arrived first.
+        // Packets in the prequeue arrived first.
         self.run_prequeue(endpoint, inner, false);
         if left & BACKLOG != 0 {
             self.run_backlog(endpoint, inner);
@@ -120,8 +121,8 @@ impl Work<'_> {
         true
     }
 
-    /// The listener of a connection has gone. What was accepted has nothing to do with it any more,
-    /// also once the application has closed it and data is still on its way.
+    /// The listener of a connection has gone. An accepted connection no longer depends on it, even
+    /// if the application has closed it and data is still in flight.
     fn refuse(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         if matches!(inner.stage, Stage::Owned | Stage::Orphan) {
             return;
@@ -143,10 +144,10 @@ impl Work<'_> {
         self.stack.pollers.spare_backlogs().give(queue);
     }
 
-    /// For an owner: the connection gets a segment of a batch. What its ACK is about is left to the
-    /// end of the batch if possible. A connection that has ended leaves the tables at once, not at
-    /// the end of the batch, so that the next segment finds what is there then. Returns false if it
-    /// had ended before this segment; the segment is as it was then.
+    /// Called by an owner: the connection gets a segment of a batch. Its ACK is deferred to the end
+    /// of the batch if possible. A connection that has ended leaves the tables at once, not at the
+    /// end of the batch, so that the next segment finds the state of that moment. Returns false if
+    /// it had ended before this segment, which is not changed then.
     pub(crate) fn take_segment(
         &mut self,
         endpoint: &Arc<Endpoint>,

@@ -1,6 +1,7 @@
-//! Budgets at work: which SYN finds no place, what its peer hears, and the budgets of the stack.
+//! Enforcement of budgets: the SYNs that exceed one, the answers to their peers, and the stack's
+//! own budgets.
 //!
-//! What is counted and charged is in `policies/budget.rs`.
+//! The accounts are in `policies/budget.rs`.
 
 use std::sync::atomic::Ordering;
 
@@ -18,8 +19,8 @@ use crate::stack::work::Work;
 use crate::tables::connections::InsertError;
 
 impl Work<'_> {
-    /// The budget that leaves no place for one more connection at `listener`, if one does. That of
-    /// half-open ones is not asked: a cookie needs none of it.
+    /// The spent budget that prevents one more connection at `listener`, if there is one. The
+    /// budget of half-open connections is not checked: a cookie does not use it.
     pub(crate) fn spent(&self, listener: &ListenerInner) -> Option<IpCounter> {
         let budget = listener.budget();
         let open = self.stack.tables.connections().len();
@@ -29,8 +30,8 @@ impl Work<'_> {
         budget.is_out_of_memory().then_some(IpCounter::BudgetMemory)
     }
 
-    /// The budget that leaves no place for one more attempt at a gate. That of connections is asked
-    /// when the attempt is accepted.
+    /// The spent budget that prevents one more attempt at a gate. The budget of connections is
+    /// checked when the attempt is accepted.
     pub(crate) fn spent_at_gate(&self, listener: &ListenerInner) -> Option<IpCounter> {
         if self.is_half_open_spent(listener) {
             return Some(IpCounter::BudgetHalfOpen);
@@ -92,12 +93,12 @@ impl Work<'_> {
 }
 
 impl Stack {
-    /// How much all connections may use at a time. It sets `plimsoll.max_connections`,
-    /// `plimsoll.max_half_open` and `net.ipv4.tcp_mem`; a field that is `None` gets the default of
-    /// this machine. What is there already stays when a budget is lowered.
+    /// Limits the resources that all connections may use at a time. It sets
+    /// `plimsoll.max_connections`, `plimsoll.max_half_open` and `net.ipv4.tcp_mem`; a field that is
+    /// `None` gets the default of this machine. A lower budget does not end existing connections.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] names the field that is out of its range; nothing has changed then.
+    /// [`SocketError::Invalid`] names the field that is out of range; nothing has changed then.
     pub fn set_budget(&self, now: Instant, budget: &Budget) -> Result<(), SocketError> {
         budget.check()?;
         let tcp_mem = match budget.memory {
@@ -126,7 +127,7 @@ impl Stack {
         }
     }
 
-    /// What all connections use now.
+    /// The resources that all connections use now.
     pub fn budget_use(&self) -> BudgetUse {
         BudgetUse {
             connections: self.tables.connections().len(),

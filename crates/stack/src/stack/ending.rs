@@ -1,12 +1,12 @@
-//! How a stack comes to its end, and who is told.
+//! The end of a stack, and its notification of all waiting threads and tasks.
 //!
-//! A panic that happens while a connection is worked on, or in the calls of a device, is dealt with
-//! where it happens. Any other panic of a thread that polls or waits leaves nobody to run the
-//! stack, so it ends the stack with an error that names the thread and the message
-//! ([`StackError::Panicked`]). From then on every call that would block fails, and whoever waits is
-//! woken: the error is published first, then each connection is notified, here or by its owner, and
-//! its wakers are taken. Whoever registers looks for the error while it owns the connection. So
-//! either it sees the error, or its waker is found.
+//! A panic while a connection is worked on, or in a device's call, is handled where it happens. Any
+//! other panic of a thread that polls or waits leaves no thread to run the stack. So it ends the
+//! stack with an error that names the thread and the message ([`StackError::Panicked`]). From then
+//! on every call that would block fails, and all waiters are woken. The error is published first;
+//! then each connection is notified, here or by its owner, and its wakers are taken. A waiter that
+//! registers checks for the error while it owns the connection. So either it sees the error, or its
+//! waker is found.
 //!
 //! With `panic = "abort"` a panic ends the process.
 
@@ -22,7 +22,7 @@ use crate::sockets::wakers;
 use crate::stack::Stack;
 
 impl Stack {
-    /// Why the stack has come to its end, if it has.
+    /// The reason why the stack has ended, if it has.
     pub fn error(&self) -> Option<&StackError> {
         self.pollers.ended()
     }
@@ -56,14 +56,14 @@ impl Stack {
         }
     }
 
-    /// Tells of something at once. The caller holds no lock that a call on a socket takes.
+    /// Delivers an event at once. The caller holds no lock that a socket call takes.
     pub(crate) fn tell(&self, event: StackEvent) {
         let mut events = PendingEvents::default();
         events.stack(event);
         events.tell(self.tables.spans());
     }
 
-    /// For a call that would block: nobody will wake it once the stack has ended.
+    /// For a call that would block: after the end of the stack no thread would wake it.
     pub(crate) fn would_block(&self) -> SocketError {
         match self.error() {
             None => SocketError::WouldBlock,

@@ -2,15 +2,15 @@
 //!
 //! # Theory of operation
 //!
-//! Both open the connection without a SYN first; the SYN leaves when it is known what it carries.
-//! What the SYN may carry follows from what earlier connections taught
+//! Both open the connection without a SYN first; the SYN leaves when its contents are known. The
+//! metrics of earlier connections decide what the SYN may carry
 //! ([`tcp_metrics`](crate::policies::metrics)).
 //!
-//! What a caller with Linux's calls makes of them: `sendto` that does not block returns what was
-//! taken, and `EINPROGRESS` if that is nothing; one that blocks waits for
-//! [`TcpSocket::poll_connected`], and if more is to be written says so meanwhile by
-//! [`TcpSocket::set_write_pending`]. `connect` returns 0 at once if it is
-//! [deferred](TcpSocket::is_connect_deferred), and otherwise as ever.
+//! A caller implements Linux's calls as follows. A non-blocking `sendto` returns the number of
+//! bytes taken, or `EINPROGRESS` if it is 0. A blocking one waits for
+//! [`TcpSocket::poll_connected`], and if there is more to write calls
+//! [`TcpSocket::set_write_pending`] meanwhile. `connect` returns 0 at once if the connection is
+//! [deferred](TcpSocket::is_connect_deferred), and otherwise behaves as usual.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::stack::work::Work;
 
 impl Stack {
     /// As [`connect`](Self::connect), with data for the SYN (`sendto` with `MSG_FASTOPEN`). Returns
-    /// how many bytes of `parts` the SYN took along: none if the peer's cookie is not known yet, in
-    /// which case the SYN asks for it.
+    /// the number of bytes of `parts` that the SYN took: none if the peer's cookie is not known
+    /// yet, in which case the SYN requests it.
     ///
     /// # Errors
     /// [`SocketError::NotSupported`] unless `net.ipv4.tcp_fastopen` has bit 1 set; otherwise as
@@ -54,7 +54,7 @@ impl Stack {
 
     /// As [`connect`](Self::connect), for a socket with `TCP_FASTOPEN_CONNECT`. If the SYN may
     /// carry data, it waits for the first write, and the socket is
-    /// [deferred](TcpSocket::is_connect_deferred); otherwise it leaves at once and asks for a
+    /// [deferred](TcpSocket::is_connect_deferred); otherwise it leaves at once and requests a
     /// cookie.
     ///
     /// # Errors

@@ -1,20 +1,21 @@
-//! A connection moves to the queue that its data comes by.
+//! Moves a connection to the queue on which its data arrives.
 //!
 //! # Theory of operation
 //!
-//! What steers packets to queues is below us: the host's kernel, which follows the queue that we
-//! send by; a program in it, which follows the processor of the sender; a network card. Where it
-//! does not follow us, we follow it: the connection, its timer and its packets move to the queue
-//! that its data has come by several times in a row, so that all work for it is done by one thread
-//! again. That is what Linux's flow steering (RFS and XPS) does with the processors of its threads.
+//! Packets are steered to queues outside the stack: by the host's kernel, which follows the queue
+//! on which the stack sends; by a program in it, which follows the sender's CPU; or by a network
+//! card. Where steering does not follow the connection, the connection follows steering. The
+//! connection, its timer and its packets move to the queue on which its data has arrived several
+//! times in a row, so that one thread does all its work again. Linux's flow steering (RFS and XPS)
+//! does the same with the CPUs of its threads.
 //!
-//! It moves only while no data of it lies below, as on Linux (`ooo_okay`): data in two queues would
-//! overtake one another. An ACK may, which does no harm. And it stays for a while, since a device
-//! may send back by one queue what comes by the other. An application that runs a loop for each
-//! queue sees the new one (`TcpSocket::queue`) when it is woken next, and may follow.
+//! A connection moves only while none of its data is below, as on Linux (`ooo_okay`): data in two
+//! queues could be reordered. ACKs may be, which does no harm. It then stays for a while, since a
+//! device may send back by one queue the packets of the other. An application that runs a loop for
+//! each queue sees the new one (`TcpSocket::queue`) when it is woken next, and may follow.
 //!
-//! Data counts before it is checked, and before a blocked reader looks at it. Who forges it can
-//! make a connection move once in 10 ms, which costs two locks.
+//! Data counts before it is checked, and before a blocked reader processes it. An attacker that
+//! forges data can make a connection move once in 10 ms, which costs two locks.
 
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ impl Work<'_> {
         self.arm_timer(endpoint, inner);
         self.count(IpCounter::QueueMoves);
         if there.mtu() != before {
-            // The queues of a device hear of a change one after the other.
+            // The queues of a device are notified of a change one after the other.
             let known = self.stack.known_path(endpoint.key.remote, there);
             self.leave_report(endpoint, PathReport::Link(known));
         }

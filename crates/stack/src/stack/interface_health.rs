@@ -1,16 +1,17 @@
-//! What follows when a device fails, when an interface gets another one, and when interfaces come
-//! and go.
+//! The consequences when a device fails, when an interface gets another one, and when interfaces
+//! are added or removed.
 //!
-//! A device that fails takes its interface down, with all queues of the device: the connections
-//! over it and the listeners on its addresses end with an error, the routes over it are skipped.
-//! Everything else goes on. A stack whose last device that works fails has nothing left to do and
-//! comes to its end, so that programs that wait for it end. A stack that is to wait for devices
+//! A device that fails takes its interface down, with all queues of the device. The connections
+//! over it and the listeners on its addresses end with an error, and the routes over it are
+//! skipped. Everything else continues. A stack whose last working device fails ends, so that
+//! programs that wait for it end. A stack that waits for devices
 //! ([`StackConfig::wait_for_devices`](crate::StackConfig)) does neither: the interface stays up,
-//! and an [absent device](crate::interfaces::absent) takes the place of the one that failed until
-//! it is replaced.
+//! and an [absent device](crate::interfaces::absent) replaces the failed one until the next device
+//! comes.
 //!
-//! The order is: the interface is marked, then the tables are read. Who opens a connection enters
-//! it into the table, then looks at the interface. So one of the two sees the other.
+//! The order is: the interface is marked as down, then the tables are read. A thread that opens a
+//! connection enters it into the table, then reads the interface's state. So at least one of them
+//! sees the other's write.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -85,18 +86,18 @@ impl Stack {
         self.kick_all();
     }
 
-    /// Gives an interface another device, whether the one that it has works or has failed. `index`
-    /// is its place in [`interfaces`](Self::interfaces). It keeps its addresses and its queueing
-    /// discipline with what is queued there; MTU and offloads are those of the new device, with the
-    /// limit on the MTU that the interface was built with. Connections over it go on and send again
-    /// what the old device lost. Those that a failed device has ended stay ended, and so do
-    /// listeners; with [`StackConfig::wait_for_devices`](crate::StackConfig) it ends none.
+    /// Gives an interface another device, whether its present one works or has failed. `index` is
+    /// its position in [`interfaces`](Self::interfaces). It keeps its addresses and its queueing
+    /// discipline with the queued packets; MTU and offloads are those of the new device, within the
+    /// MTU limit of the interface's configuration. Connections over it continue and retransmit data
+    /// that the old device lost. Connections and listeners that a failed device has ended stay
+    /// ended; with [`StackConfig::wait_for_devices`](crate::StackConfig) it ends none.
     ///
-    /// A device with several queues comes back when each of them was replaced.
+    /// A device with several queues works again when each of them was replaced.
     ///
     /// # Errors
     /// If there is no such interface, it is loopback, the device's MTU is too small, or the stack
-    /// has come to its end.
+    /// has ended.
     pub fn replace_device(
         &self,
         now: Instant,
@@ -120,13 +121,13 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds an interface, which is polled by the first queue. Its place in
-    /// [`interfaces`](Self::interfaces) is returned: behind all others, or that of one that was
-    /// removed. If a family had no default route, one leads out of it now.
+    /// Adds an interface, which the first queue polls. Returns its position in
+    /// [`interfaces`](Self::interfaces): the next one, or that of a removed interface. If a family
+    /// had no default route, this interface becomes it.
     ///
     /// # Errors
-    /// If the configuration is wrong, which the error names, there are too many, or the stack has
-    /// come to its end.
+    /// If the configuration is invalid, with its name in the error, there are too many interfaces,
+    /// or the stack has ended.
     pub fn add_interface(&self, config: InterfaceConfig) -> Result<usize, StackError> {
         if let Some(error) = self.pollers.ended() {
             return Err(error.clone());
@@ -138,11 +139,11 @@ impl Stack {
         Ok(usize::from(index))
     }
 
-    /// Removes the interface with the place `index` in [`interfaces`](Self::interfaces), with all
-    /// queues of its device, its addresses and its routes. The device is dropped. As if it had
-    /// failed, connections over it and listeners on its addresses end with an error. The others
-    /// keep their places; this one is shown as removed until another is added there. A stack
-    /// without interfaces goes on: others may be added.
+    /// Removes the interface at `index` in [`interfaces`](Self::interfaces), with all queues of its
+    /// device, its addresses and its routes. The device is dropped. As if it had failed,
+    /// connections over it and listeners on its addresses end with an error. The other interfaces
+    /// keep their positions; this one is listed as removed until another is added there. A stack
+    /// without interfaces continues: others may be added.
     ///
     /// # Errors
     /// If there is no such interface, it is loopback, a further queue of a device, or was removed.
@@ -169,11 +170,11 @@ impl Stack {
         Ok(())
     }
 
-    /// Changes the longest IP packet, in bytes, of the interface with the place `index` in
-    /// [`interfaces`](Self::interfaces), and of all queues of its device. It cannot be more than
-    /// what the device carries, which counts if it becomes less later. Connections over the
-    /// interface follow, unless a path is known to carry less: they send shorter segments, or
-    /// longer ones up to what the peer takes. What they announce is for connections to come.
+    /// Changes the longest IP packet, in bytes, of the interface at `index` in
+    /// [`interfaces`](Self::interfaces), and of all queues of its device. The device's MTU is the
+    /// limit, also if it becomes smaller later. Connections over the interface adapt, unless a path
+    /// is known to carry less: they send shorter segments, or longer ones up to the peer's limit.
+    /// The MSS that they announce changes only for later connections.
     ///
     /// # Errors
     /// If there is no such interface, it is loopback, or the MTU is below 576 or above the
@@ -209,7 +210,7 @@ impl Stack {
         self.follow_mtu(now, interface);
     }
 
-    /// Tells the connections over an interface how long its packets may be.
+    /// Notifies the connections over an interface of their new packet length.
     fn follow_mtu(&self, now: Instant, interface: &Interface) {
         let over = |endpoint: &Arc<Endpoint>| endpoint.interface() == interface.index();
         let mut work = Work::begin_at(self, now, interface.queue());
@@ -220,9 +221,8 @@ impl Stack {
         work.finish();
     }
 
-    /// Changes the routes to a prefix, and tells the connections to it how long their packets may
-    /// be now, if that is something else. Nobody looks at the connections if no route to any part
-    /// of the prefix has an `mtu`.
+    /// Changes the routes to a prefix, and notifies the connections to it if their packet length
+    /// has changed. Skips the connections if no route to any part of the prefix has an `mtu`.
     ///
     /// # Errors
     /// As those of `change`.
@@ -239,7 +239,7 @@ impl Stack {
             let RouteMetrics { mtu, mtu_lock, .. } = routes.metrics(remote);
             (mtu, mtu_lock)
         };
-        // Listed after the change, so that those are told as well that have opened meanwhile.
+        // Listed after the change, to include connections that have opened meanwhile.
         let there =
             |endpoint: &Arc<Endpoint>| matches_prefix(zone::bare(endpoint.key.remote), prefix, len);
         for endpoint in self.tables.connections().all().into_iter().filter(there) {
@@ -259,7 +259,7 @@ impl Stack {
         self.known_path(remote, interface).current()
     }
 
-    /// What is known of the path to `remote` over an interface.
+    /// The known MTU of the path to `remote` over an interface.
     pub(crate) fn known_path(&self, remote: IpAddr, interface: &Interface) -> PathMtu {
         let route = self.interfaces.routes().metrics(remote);
         self.known_by_route(&route, (remote, interface), self.pollers.latest_time())
@@ -277,8 +277,8 @@ impl Stack {
         PathMtu { link, learnt: learnt.filter(|_| !route.mtu_lock) }
     }
 
-    /// For who has entered a connection into the table that nobody has heard of: tells it if its
-    /// interface is down, or the stack has come to its end.
+    /// Called when a connection has been entered into the table without having been notified:
+    /// notifies it if its interface is down, or the stack has ended.
     pub(crate) fn tell_if_down(&self, work: &mut Work<'_>, endpoint: &Arc<Endpoint>) {
         if self.check_up().and_then(|()| self.check_way(endpoint.interface())).is_err() {
             work.leave_report(endpoint, PathReport::Gone(ConnectionError::DeviceGone));

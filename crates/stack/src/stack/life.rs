@@ -1,8 +1,7 @@
-//! What becomes of connections: how many are in each state, and what is reported of them.
+//! The life of connections: the number in each state, and the events reported about them.
 //!
-//! [`Work::settle`] is where everything shows up that a call of the engine has changed, and
-//! [`Work::remove`](Work) where a connection leaves the table, so that nothing is counted twice or
-//! for ever.
+//! Every change by a call of the engine is handled in [`Work::settle`], and a connection leaves the
+//! table in [`Work::remove`](Work). So no connection is counted twice or for ever.
 
 use plimsoll_tcp::{SendKind, State};
 

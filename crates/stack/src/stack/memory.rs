@@ -16,7 +16,7 @@ impl Work<'_> {
     #[inline]
     pub(crate) fn account(&self, endpoint: &Endpoint, inner: &mut Inner) {
         let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());
-        // What nobody can read any more goes with the last handle, which is about to be dropped.
+        // Unread data is freed with the last handle, which is about to be dropped.
         let ended = inner.is_gone() && inner.stage == Stage::Orphan;
         let left = prequeued + endpoint.backlog().bytes() as usize + inner.buffered();
         let held = if ended { 0 } else { inner.conn.memory_held() + left };
@@ -29,8 +29,8 @@ impl Work<'_> {
         }
     }
 
-    /// Charges a connection, and asks a writer or a closed window that waits for memory again.
-    /// What the window has to say leaves.
+    /// Charges a connection, and retries a writer or a closed window that waits for memory. A
+    /// window update is sent.
     #[inline]
     pub(crate) fn settle_memory(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         self.account(endpoint, inner);
@@ -46,7 +46,7 @@ impl Work<'_> {
         }
         let (memory, tcp_mem) = (self.stack.policies.memory(), &self.settings.tcp_mem);
         inner.wait_for_memory(endpoint.id, memory, tcp_mem);
-        // What others gave back before it waited has woken nobody.
+        // Memory that others freed before it waited has woken no thread.
         if inner.bound_room(memory.room(tcp_mem, inner.charged)).bytes > told {
             endpoint.hand_on();
         }
@@ -54,7 +54,7 @@ impl Work<'_> {
 }
 
 impl Stack {
-    /// What the queues of all connections hold, as `net.ipv4.tcp_mem` counts it.
+    /// The memory of all connections' queues, as `net.ipv4.tcp_mem` counts it.
     pub fn memory(&self) -> MemoryUse {
         self.policies.memory().usage(&self.settings().tcp_mem, self.pollers.pooled())
     }

@@ -228,7 +228,8 @@ impl Stack {
         Ok(socket)
     }
 
-    /// Who would talk with whom if we connected to `remote`. The local port may be zero.
+    /// The addresses and ports of a connection from this stack to `remote`. The local port may be
+    /// zero.
     pub(crate) fn flow_to(
         &self,
         remote: SocketAddr,

@@ -1,4 +1,4 @@
-//! Waiting until no connection is left that nobody holds.
+//! Waiting until all connections without a handle have ended.
 
 use std::task::{Poll, Waker};
 
@@ -11,9 +11,9 @@ impl Stack {
         self.tables.orphans().count()
     }
 
-    /// Whether every connection that was closed has come to its end, or waits in TIME-WAIT for old
-    /// packets to die, or the stack has ended; if not, `waker` fires when that may be so. To give
-    /// up, call [`cancel_quiet`](Self::cancel_quiet).
+    /// Whether every connection that was closed has ended, or waits in TIME-WAIT for old packets to
+    /// expire, or the stack has ended. If not, `waker` fires when that may be so.
+    /// [`cancel_quiet`](Self::cancel_quiet) ends the wait.
     pub fn wait_quiet(&self, key: WaitKey, waker: &Waker) -> Poll<()> {
         self.discard(self.tables.orphans().register(key, waker.clone()));
         if self.tables.orphans().count() > 0 && self.error().is_none() {

@@ -1,29 +1,29 @@
-//! A panic while a connection is worked on ends that connection, and nothing else.
+//! A panic while a connection is worked on ends only that connection.
 //!
 //! # Theory of operation
 //!
-//! The thread that works on a connection owns it. An owner that unwinds has left the engine's
-//! connection half changed, so nobody may call it again. The guard of the owner sees that it is
-//! dropped by a panic. It puts a connection in its place that has ended with
-//! `ConnectionError::Panicked` and only resets the peer (`Connection::panicked`). The prequeue and
-//! the backlog are dropped with it. Such a connection is settled like any other that has ended,
-//! which gives its memory and its places in tables and queues back, takes its timer away, and wakes
-//! who waits. So nothing else in the stack need know of panics.
+//! The thread that works on a connection owns it. An owner that unwinds leaves the engine's
+//! connection half changed, so it must not be called again. The owner's guard detects that a panic
+//! drops it. It replaces the connection by one that has ended with `ConnectionError::Panicked` and
+//! only resets the peer (`Connection::panicked`). The prequeue and the backlog are dropped with the
+//! old one. The new connection is settled like any other that has ended. That frees its memory and
+//! its places in tables and queues, removes its timer, and wakes its waiters. So no other part of
+//! the stack has to handle panics.
 //!
-//! If settling panics as well, nothing is sent for that connection: what is left to do is its
-//! removal, which does each of its steps once, however often it begins.
+//! If settling panics as well, nothing is sent for that connection: only its removal remains, which
+//! does each of its steps once, however often it begins.
 //!
-//! The guard cannot settle, since its thread unwinds. [`Work::contain`] stops the panic, settles,
-//! and lets the caller go on: a poller with the next packet of its batch, a call of an application
-//! with the error that the connection has now. Where nobody stops the panic, the connection is
-//! handed to the poller, which settles it.
+//! The guard cannot settle, since its thread unwinds. [`Work::contain`] catches the panic, settles,
+//! and lets the caller continue: a poller with the next packet of its batch, an application's call
+//! with the connection's new error. If no caller catches the panic, the connection is handed to the
+//! poller, which settles it.
 //!
-//! The reset has the sequence number behind all that was sent, which the stack notes itself. If the
-//! peer has not received all of that, it answers the reset with an ACK (RFC 5961, section 3.2),
-//! which meets no connection and is answered with a reset that it believes.
+//! The reset has the sequence number after all sent data, which the stack records itself. If the
+//! peer has not received all of that, it answers the reset with an ACK (RFC 5961, section 3.2).
+//! That ACK matches no connection and is answered with a reset that the peer accepts.
 //!
-//! The message of the panic goes where the program's panic hook sends it. A panic outside of any
-//! connection is not stopped here. With `panic = "abort"` none is: the process ends.
+//! The program's panic hook gets the message of the panic. A panic outside of any connection is not
+//! caught here. With `panic = "abort"` none is: the process ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl Work<'_> {
         }
     }
 
-    /// Settles a connection that has panicked. If that panics as well, all that is left to do is
-    /// its removal, which goes on where it was.
+    /// Settles a connection that has panicked. If that panics as well, only its removal remains,
+    /// which continues where it was.
     fn settle_panicked(&mut self, endpoint: &Arc<Endpoint>) {
         for _ in 0..=MOST_PANICS {
             let settled = catch_unwind(AssertUnwindSafe(|| {

@@ -19,8 +19,8 @@ use crate::sync::socket_lock::REFUSED;
 use crate::tables::connections::InsertError;
 
 impl Stack {
-    /// Takes a segment that fits no connection but a listener. `least_iss` is given if the SYN
-    /// takes the place of a TIME-WAIT. Returns the segment if nobody wants it.
+    /// Processes a segment that matches no connection but a listener. `least_iss` is given if the
+    /// SYN replaces a TIME-WAIT. Returns the segment if the listener does not accept it.
     pub(crate) fn to_listener(
         &self,
         work: &mut Work<'_>,
@@ -285,7 +285,7 @@ pub(crate) enum Child {
     Accepted,
 }
 
-/// What becomes of a SYN.
+/// The treatment of a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     /// A connection.
@@ -299,8 +299,8 @@ enum Admission {
 }
 
 impl Work<'_> {
-    /// What becomes of a SYN for `listener`. One that takes the place of a TIME-WAIT comes from a
-    /// verified peer and needs no further memory, so it is remembered.
+    /// The treatment of a SYN for `listener`. A SYN that replaces a TIME-WAIT comes from a verified
+    /// peer and needs no further memory, so it is stored.
     fn admit(&self, listener: &ListenerInner, replaces: bool) -> Admission {
         if let Some(spent) = self.spent(listener) {
             return Admission::OverBudget(spent);

@@ -1,10 +1,9 @@
-//! Reports of the path of a connection: ICMP errors that quote one of its packets, and a device
-//! that has gone.
+//! Path reports for a connection: ICMP errors that quote one of its packets, and the failure of a
+//! device.
 //!
-//! A poller that has a report for a socket with an owner leaves it here, with a mark, and goes on;
-//! the owner hears it before it lets go. There is one place for each kind. What is in it when the
-//! next of its kind comes is forgotten: an error of the path is repeated as long as its cause is
-//! there.
+//! A poller that has a report for an owned socket stores it here, sets a flag, and continues; the
+//! owner processes it before it releases the socket. There is one place for each kind. A later
+//! report of the same kind replaces it: a path error is repeated as long as its cause exists.
 
 use std::sync::Arc;
 
@@ -17,21 +16,21 @@ use crate::stack::work::Work;
 use crate::sync::socket_lock::PATH;
 
 impl Work<'_> {
-    /// Tells a connection of a report. If it has an owner, that one does.
+    /// Passes a report to a connection, or to its owner if it has one.
     pub(crate) fn leave_report(&mut self, endpoint: &Arc<Endpoint>, report: PathReport) {
         endpoint.path_reports().put(report);
         self.leave(endpoint, PATH);
     }
 
-    /// For the owner: hears the reports that were left.
+    /// Called by the owner: processes the reports that were left.
     pub(crate) fn run_reports(&mut self, endpoint: &Endpoint, inner: &mut Inner) {
         for report in endpoint.path_reports().take().into_iter().flat_map(|left| *left).flatten() {
             self.hear(endpoint, inner, report);
         }
     }
 
-    /// For the owner: tells the connection of a report, if it is to be believed: the quoted packet
-    /// must be in flight (RFC 5927, section 4.1). Returns whether it is.
+    /// Called by the owner: passes a report to the connection, if it is plausible: the quoted
+    /// packet must be in flight (RFC 5927, section 4.1). Returns whether it is.
     pub(crate) fn hear(&self, endpoint: &Endpoint, inner: &mut Inner, report: PathReport) -> bool {
         if let PathReport::Error(quote, _) | PathReport::TooBig(quote, _) = &report
             && (inner.is_gone() || !inner.conn.is_in_flight(quote.seq()))
@@ -46,10 +45,9 @@ impl Work<'_> {
                 let remote = quote.key().remote;
                 let told = self.told_mtu(remote, mtu);
                 self.stack.learn_mtu(self, remote, told);
-                // The connection is told even if nothing was learnt: it may have begun before we
-                // knew, or take another path. Whether it listens is decided by the route as it was
-                // at the open, which decides as well whether routers may fragment its packets
-                // (`Sender`).
+                // The connection is notified even if the MTU was known: it may have begun before,
+                // or use another path. The route as of its open decides whether the connection
+                // follows the MTU, and whether routers may fragment its packets (`Sender`).
                 let never = options.path_mtu_discovery == PathMtuDiscovery::Never;
                 if never || options.route.mtu_lock {
                     return true;

@@ -1,4 +1,4 @@
-//! What connections learn about their peers and take from what is known (`policies/metrics.rs`).
+//! The exchange of peer metrics between connections and the cache (`policies/metrics.rs`).
 
 use plimsoll_tcp::{Counter, FastOpen, FastOpenOutcome, Options};
 
@@ -9,7 +9,7 @@ use crate::stack::Stack;
 use crate::stack::work::Work;
 
 impl Work<'_> {
-    /// What an open for `key` with Fast Open starts from.
+    /// The Fast Open parameters for opening `key`.
     pub(crate) fn fast_open(&self, key: &FlowKey, options: &Options) -> FastOpen {
         let route = self.stack.interfaces.routes().metrics(key.remote);
         let no_cookie = options.fastopen_no_cookie || route.fastopen_no_cookie;
@@ -51,7 +51,7 @@ impl Stack {
         self.policies.metrics().flush();
     }
 
-    /// What is known about peers (`ip tcp_metrics show`), by address.
+    /// The metrics of all peers (`ip tcp_metrics show`), by address.
     pub fn peer_metrics(&self) -> Vec<PeerMetrics> {
         self.policies.metrics().show()
     }

@@ -120,7 +120,7 @@ impl Stack {
                 let left = inner.wakers.cancel(Interest::Read, key);
                 return (Poll::Ready(()), left);
             }
-            // Only what has been worked on tells whether a low-water mark is reached.
+            // Only processed data shows whether a low-water mark is reached.
             let on = !low_latency && inner.conn.options().rcvlowat <= 1;
             if on {
                 inner.prequeue.get_or_insert_default().block();

@@ -1,24 +1,23 @@
-//! A poller's own: what one thread polls, and how it sleeps.
+//! A poller's queue: its interfaces, its connections, and its sleep.
 //!
 //! # Theory of operation
 //!
 //! A stack has one queue or several ([`StackConfig::pollers`](crate::StackConfig)), each polled by
-//! one thread at a time. A queue has a timer wheel, a list of connections that may go on after a
+//! one thread at a time. A queue has a timer wheel, a list of connections that may continue after a
 //! completion, a kick, a pool of buffers, and the interfaces that it polls. A device with several
-//! queues is several interfaces, one for each, of which only the first has addresses and is known
-//! to the routes; the others are its *ways*.
+//! queues is several interfaces, one for each. Only the first of them has addresses and routes; the
+//! others are its *ways*.
 //!
-//! Every connection has a *home*: the queue of the interface that its packets leave by. One that
-//! was opened from outside begins with the queue that its SYN came by, the others get each queue in
-//! turn. The host's kernel sends the packets of a flow by the queue by which the last one from us
-//! came, so they arrive at home, too, and all work of the stack for a connection is done by one
-//! thread. A packet that arrives elsewhere is worked on where it arrived, which is counted
-//! (`plimsoll.QueueMisses`); the socket lock makes that right. Timers and completions go to the
-//! home in any case. If its data goes on to come by another queue, a connection moves there
-//! (`home.rs`, `plimsoll.QueueMoves`).
+//! Every connection has a *home*: the queue of the interface by which its packets leave. A
+//! connection opened by a peer begins at the queue on which its SYN arrived; the others get each
+//! queue in turn. The host's kernel sends a flow's packets on the queue on which the stack sent
+//! last. So they arrive at the home, too, and one thread does all the stack's work for a
+//! connection. A packet that arrives elsewhere is processed there and counted
+//! (`plimsoll.QueueMisses`); the socket lock makes that safe. Timers and completions always go to
+//! the home. If its data keeps arriving on another queue, a connection moves there (`home.rs`,
+//! `plimsoll.QueueMoves`).
 //!
-//! What all connections share is shared by all queues: the tables, TIME-WAIT and reassembly, whose
-//! timers are the first queue's.
+//! All queues share the tables, TIME-WAIT and reassembly, whose timers belong to the first queue.
 
 use plimsoll_tcp::Instant;
 

@@ -39,8 +39,9 @@ impl Stack {
         }
     }
 
-    /// When the poller has to look at the interfaces in the bit set `set`, to which packets were
-    /// queued: at once, or when the first of them may leave. A device without room tells by itself.
+    /// The time at which the poller must look at the interfaces in the bit set `set`, to which
+    /// packets were queued: at once, or when the first of them may leave. A device without room
+    /// notifies the poller itself.
     #[inline]
     pub(crate) fn first_departure(&self, set: u16) -> Option<Instant> {
         let queued = |interface: &&Interface| set & (1 << interface.index()) != 0;
@@ -64,7 +65,7 @@ impl Stack {
         })
     }
 
-    /// What wakes the poller of an interface.
+    /// The kick that wakes an interface's poller.
     pub(crate) fn kick_of(&self, interface: &Interface) -> &Kick {
         self.pollers.queue(interface.queue()).waiter().kick_ref()
     }
@@ -87,8 +88,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Whether a device is at sending: it will complete something by itself, at a time that it
-    /// knows. For a poller that would rather spin than sleep until then.
+    /// Whether a device is sending: it will complete a packet by itself, at a known time. For a
+    /// poller that spins rather than sleeps until then.
     pub fn is_sending(&self) -> bool {
         self.interfaces.iter().any(|interface| interface.is_up() && interface.tx().is_sending())
     }
@@ -136,8 +137,8 @@ impl Stack {
         worked
     }
 
-    /// Name of every interface, and whether its device tells when it is done with a packet. Over
-    /// one that does not, automatic corking and small queues are off.
+    /// The name of every interface, and whether its device reports when it has finished with a
+    /// packet. If it does not, automatic corking and small queues are off.
     pub fn completions(&self) -> Vec<(String, bool)> {
         self.interfaces.iter().map(|i| (i.name(), i.completions())).collect()
     }

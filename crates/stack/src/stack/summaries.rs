@@ -1,4 +1,4 @@
-//! What a stack tells of its connections.
+//! Summaries of a stack's connections.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -40,13 +40,13 @@ impl Stack {
         own - size_of::<Connection>() + self.inspect(endpoint, |inner| inner.conn.memory_bytes())
     }
 
-    /// What `ss` tells of a connection.
+    /// The figures of a connection that `ss` shows.
     pub(crate) fn summary(&self, endpoint: &Arc<Endpoint>, config: &Config) -> SocketSummary {
         let now = self.pollers.latest_time();
         self.inspect(endpoint, |inner| self.summary_of(endpoint, inner, config, now))
     }
 
-    /// Adds what the stack knows to what a connection tells about itself.
+    /// Adds the stack's figures to those of a connection.
     pub(crate) fn add_to_info(&self, endpoint: &Endpoint, info: &mut Info) {
         (info.below, _) = endpoint.below().get();
         info.completions = self.interfaces.get(endpoint.interface()).completions();

@@ -1,4 +1,4 @@
-//! TCP segments that have arrived: to a connection, a TIME-WAIT entry, a listener, or nobody.
+//! Arrived TCP segments: for a connection, a TIME-WAIT entry, a listener, or no receiver.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::stack::ip::output::{ecn_bits, ecn_of};
 use crate::stack::stray_rst;
 use crate::stack::work::Work;
 
-/// What became of a segment that was for a connection.
+/// The outcome of a segment for a connection.
 struct Given {
     /// It is dealt with: the connection had not ended.
     taken: bool,
-    /// The connection is to be settled at the end of the batch, and nobody has noted that yet.
+    /// The connection must be settled at the end of the batch, and is not listed for that yet.
     touched: bool,
 }
 
@@ -63,7 +63,7 @@ impl Stack {
             // A head with data in it: a copy, which none of our devices makes necessary.
             packet = self.linearised(packet);
         }
-        // Signatures are rare: nobody pays for them who has none.
+        // Signatures are rare: segments without them cost nothing.
         let signed = repr.options.md5.is_some() || self.policies.md5_in_use();
         let header = if signed { fixed_header(&packet, arrived) } else { None };
         let opens = asks_to_connect(repr.flags) && self.policies.saves_syns();
@@ -102,7 +102,7 @@ impl Stack {
             if self.to_connection(work, state, endpoint, &mut segment) {
                 return;
             }
-            // It has ended. What was left for it arrived before this segment, and may have opened
+            // It has ended. The segments left for it arrived before this one, and may have opened
             // another.
             if !work.route_strays() {
                 break;
@@ -157,7 +157,7 @@ impl Stack {
         None
     }
 
-    /// What is wrong with the signature of a segment, if anything is.
+    /// The fault of a segment's signature, if there is one.
     fn signature_fault(
         &self,
         key: &FlowKey,
@@ -184,7 +184,7 @@ impl Stack {
     /// The listener for packets of a flow.
     pub(crate) fn listener_for(&self, key: &FlowKey) -> Option<Arc<ListenerInner>> {
         let routes = self.interfaces.routes();
-        // Unless we take any address, what arrives is for one of ours.
+        // Unless the stack accepts any address, the packet is for a local one.
         let ours = !routes.takes_any_address() || routes.is_ours(key.local);
         let hash = || key.hash(self.policies.secrets().table_key());
         self.tables.listeners().find(key.local, key.local_port, ours, hash)
@@ -219,8 +219,8 @@ impl Stack {
         taken
     }
 
-    /// As [`to_connection`](Self::to_connection); a panic goes on. `renews` is whether it proves
-    /// the peer again.
+    /// As [`to_connection`](Self::to_connection); a panic is not caught. `renews` is whether it
+    /// proves the peer again.
     fn give(
         &self,
         work: &mut Work<'_>,
@@ -239,7 +239,7 @@ impl Stack {
         if renews && inner.conn.state().is_synchronized() {
             work.prove(endpoint);
         }
-        // What arrived before this segment goes first.
+        // Segments that arrived before this one go first.
         let left = work.run_left(endpoint, &mut inner);
         if inner.prequeue.is_some() {
             match work.prequeue(endpoint, &mut inner, segment.take()) {
@@ -279,7 +279,8 @@ impl Work<'_> {
 
     #[cold]
     fn route_all_strays(&mut self) -> bool {
-        // What they open is settled on the way, which may bring more: those are for the first call.
+        // Connections that they open are settled in between, which may find more segments: those
+        // are left to the first call.
         if std::mem::replace(&mut self.routes, true) {
             return false;
         }
@@ -312,7 +313,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether it is a SYN that asks for a connection. Nothing is checked.
+/// Whether it is a SYN that requests a connection. Nothing else is checked.
 fn is_syn(packet: &Packet, arrived: &Arrived) -> bool {
     let flags = packet.headers().get(arrived.transport_at + FLAGS_OFFSET);
     flags.is_some_and(|&flags| asks_to_connect(TcpFlags(u16::from(flags))))

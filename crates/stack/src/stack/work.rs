@@ -1,9 +1,9 @@
-//! What happens around a call of the engine: the context it gets, and what follows from it.
+//! The frame of a call of the engine: the context that it gets, and the work that follows.
 //!
 //! A piece of work begins with [`Work::begin`], works on one or more connections one after the
-//! other (never on two at once), and ends with [`Work::finish`], which drains the interfaces that
-//! packets were queued on, goes on with the connections that waited for completions, and then fires
-//! the wakers. At that point the caller holds no lock.
+//! other (never on two at once), and ends with [`Work::finish`]. That drains the interfaces with
+//! queued packets, continues the connections that waited for completions, and then fires the
+//! wakers. At that point the caller holds no lock.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ use crate::stack::ip::sender::Sender;
 use crate::sync::socket_lock::COMPLETION;
 use crate::tables::time_wait::SWEEP;
 
-/// Who sends what a piece of work has queued.
+/// The part that sends the packets queued by a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
     /// The thread that did the work.
@@ -45,7 +45,7 @@ pub(crate) enum Departure {
     Poller,
 }
 
-/// What a read gets that the stack has panicked in.
+/// The result of a read during which the stack has panicked.
 const PANICKED: ReadError = ReadError::Failed(ConnectionError::Panicked);
 
 /// One piece of work, on one thread, at one point in time.
@@ -56,11 +56,11 @@ pub(crate) struct Work<'a> {
     /// This thread's shard, which makes a `Work` stay on its thread.
     pub(crate) counters: Rc<Shard>,
     wakers: WakeList,
-    /// What is reported when nothing is owned or locked any more.
+    /// Events that are delivered once no socket is owned and no lock is held.
     events: PendingEvents,
     /// Bit `i`: packets were queued on interface `i`.
     queued_on: Cell<u16>,
-    /// Who sends what was queued.
+    /// The part that sends the queued packets.
     departure: Departure,
     /// Segments that were left for connections which had ended before them.
     pub(crate) strays: Vec<(FlowKey, Segment)>,
@@ -73,8 +73,8 @@ pub(crate) struct Work<'a> {
     /// The queue that this work is of: the poller's, or the home of the application's connection.
     home: u8,
     pub(crate) queue: &'a Queue,
-    /// What applications have lent is dropped when nothing is owned or locked any more. This stands
-    /// last, since it goes last.
+    /// Buffers that applications have lent are dropped once no socket is owned and no lock is held.
+    /// This field is the last, since it is dropped last.
     _drops: PostponedDrops,
 }
 
@@ -239,8 +239,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Queues all that the engine wants sent, until the queue is full. Returns how many bytes it
-    /// was told are below it when it wanted no more.
+    /// Queues all packets that the engine sends, until the queue is full. Returns the bytes below
+    /// that the engine was given when it sent no more.
     #[inline]
     pub(crate) fn transmit(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u32 {
         loop {
@@ -269,8 +269,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Marks a connection that waits for a completion, so that a completion has it called. If one
-    /// has come before it saw the mark, the engine, which was told of `seen` bytes, is asked again.
+    /// Flags a connection that waits for a completion, so that a completion continues it. If one
+    /// came before it could see the flag, the engine, which was given `seen` bytes, is called
+    /// again.
     #[inline]
     fn throttle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner, seen: u32) {
         if is_throttled(inner) && endpoint.below().throttle(seen) {
@@ -283,8 +284,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Goes on with connections that have waited for a completion. The caller owns no socket.
-    /// Returns whether there was one.
+    /// Continues connections that have waited for a completion. The caller owns no socket. Returns
+    /// whether there was one.
     #[inline]
     pub(crate) fn run_completions(&mut self) -> bool {
         !self.queue.completions().is_empty() && self.take_completions()
@@ -380,7 +381,7 @@ impl<'a> Work<'a> {
         if !kept {
             self.tcp().bump(Counter::TcpTimeWaitOverflow);
         } else if let Some(at) = self.stack.tables.time_wait_ends() {
-            // The first queue looks after these.
+            // The first queue handles these.
             self.stack.pollers.queue(0).waiter().kick_before(at + SWEEP);
         }
         self.remove(endpoint, inner);
@@ -498,8 +499,8 @@ impl<'a> Work<'a> {
     pub(crate) fn finish(&mut self) {
         let home = self.queue;
         if home.completions().is_attended_here() {
-            // In the middle of a poll on this thread, which sends when it ends, or when there is
-            // enough to be worth it.
+            // During a poll on this thread, which sends when it ends, or when enough packets are
+            // queued.
             if self.queued_on.get() != 0 && home.has_enough_to_send() {
                 self.stack.drain_set(self, self.take_queued());
             }
@@ -528,7 +529,7 @@ impl<'a> Work<'a> {
                 return;
             }
         }
-        // The poller finds what is left.
+        // The poller does the remaining work.
         self.queue.waiter().kick();
     }
 
@@ -591,7 +592,7 @@ impl Work<'_> {
         }
         self.run_prequeue(endpoint, &mut inner, false);
         inner.stage = Stage::Orphan;
-        // No thread waits for it any more; who does nevertheless is told at once.
+        // No thread waits for it any more; late waiters are woken at once.
         inner.wakers.take_all(&mut self.wakers);
         if !inner.is_gone() {
             inner.count_orphan();
@@ -644,12 +645,12 @@ impl Stack {
         self.call(now, endpoint, departure, call)
     }
 
-    /// Reads into `buf`, with `read` as the way to read, until it is full or there is no more. What
-    /// arrives meanwhile is worked on and read, too.
+    /// Reads into `buf`, with `read` as the read call, until it is full or the queue is empty. Data
+    /// that arrives meanwhile is processed and read, too.
     ///
-    /// Such a call asks for nothing but an ACK to be sent. While the poller works on a batch with
-    /// packets of this connection, it sends that ACK at the end of the batch, if no data has taken
-    /// it along by then.
+    /// The only packet that such a call can cause is an ACK. While the poller works on a batch with
+    /// packets of this connection, it sends that ACK at the end of the batch, unless data has
+    /// carried it by then.
     pub(crate) fn read_on(
         &self,
         now: Instant,
@@ -729,7 +730,7 @@ impl Stack {
         });
         work.finish();
         result.unwrap_or_else(|| {
-            // The connection has been aborted, and says so.
+            // The connection has been aborted, and returns that error.
             let work = Work::begin(self, now);
             let mut inner = endpoint.own();
             let cx = work.context(endpoint, &mut inner);
@@ -744,7 +745,7 @@ impl Stack {
     pub(crate) fn close_endpoint(&self, now: Instant, endpoint: &Arc<Endpoint>) {
         let mut work = Work::begin_at(self, now, endpoint.home());
         if work.contain(endpoint, |work| work.close(endpoint)).is_none() {
-            // It is aborted, but perhaps not let go yet.
+            // It is aborted, but perhaps not released yet.
             work.contain(endpoint, |work| work.close(endpoint));
         }
         work.finish();
@@ -757,7 +758,7 @@ impl Stack {
         }
     }
 
-    /// Tells everybody that the stack has come to its end, which has been published.
+    /// Notifies all sockets of the end of the stack, which has been published.
     pub(crate) fn tell_of_end(&self, now: Instant) {
         let mut work = Work::begin(self, now);
         let reason = self.error().map(ToString::to_string).unwrap_or_default();

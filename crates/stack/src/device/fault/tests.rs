@@ -7,8 +7,8 @@ use crate::packet::tests::{Completions, charged, mark, marked, super_segment};
 
 const ZERO: Instant = Instant::ZERO;
 
-/// Sends marks `0..count` through a faulty device and returns what comes out until nothing is left,
-/// with times. `towards` says on which side the faults are.
+/// Sends marks `0..count` through a faulty device and returns those that come out until it is
+/// empty, with times. `towards` is the direction with the faults.
 fn run(config: FaultConfig, count: u8, towards: FaultDirection) -> Vec<(Instant, u8)> {
     let (a, b) = pair(LinkConfig::default());
     let config = FaultConfig { direction: towards, ..config };

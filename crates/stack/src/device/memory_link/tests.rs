@@ -26,7 +26,7 @@ impl Bench {
         Bench { a, b, pool: Pool::new(), queue: VecDeque::new(), done: Completions::new() }
     }
 
-    /// Queues packets with these marks, charged with the mark as serial.
+    /// Queues packets with these marks, charged with the mark as serial number.
     fn queue(&mut self, marks: impl IntoIterator<Item = u8>) {
         for n in marks {
             let packet = charged(marked(&self.pool, n), &self.done, u64::from(n));

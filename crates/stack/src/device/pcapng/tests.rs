@@ -204,8 +204,8 @@ fn a_full_disk_is_told_of_once() {
     assert_eq!(told.lock().unwrap().len(), 2);
 }
 
-/// Whatever part of what was gathered is written before the disk is full, the file ends with a
-/// whole block.
+/// Whatever part of the buffer is written before the disk is full, the file ends with a whole
+/// block.
 #[test]
 fn a_file_is_cut_behind_its_last_whole_block() {
     let whole = |packets: u8, tail: usize| {
@@ -286,7 +286,7 @@ fn a_packet_that_leaves_says_why() {
     let note = || Some(Box::new(Note { released: Some(released), decision }));
     let mut out = marked(&pool, 1);
     out.note = note();
-    // The note of another stack on the same link is not ours to tell.
+    // The note of another stack on the same link is not written.
     let mut back = marked(&pool, 2);
     checksum::fill(&mut back);
     back.note = note();

@@ -1,4 +1,4 @@
-//! The TUN code against a kernel that refuses what a test tells it to.
+//! The TUN code against a kernel that refuses packets as a test demands.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use crate::packet::tests::{Completions, charged, datagrams, marked, payload, sup
 
 const VNET: Before = Before { info: false, vnet: true };
 
-/// What the kernel says to a packet with this header and length.
+/// The kernel's answer to a packet with this header and length.
 type Verdict = Box<dyn FnMut(&Header, usize) -> Result<(), Errno> + Send>;
 
 struct Kernel {
@@ -320,7 +320,7 @@ fn a_deleted_interface_is_gone() {
     }
 }
 
-/// A kernel that is short of memory, or says what nobody expects, costs packets, not the device.
+/// A kernel that is short of memory, or returns unexpected errors, costs packets, not the device.
 #[test]
 fn errors_that_pass_are_counted_and_survived() {
     let pool = Pool::new();
@@ -344,7 +344,7 @@ fn errors_that_pass_are_counted_and_survived() {
     }
 }
 
-/// What goes on and on ends the device, unless it is known to pass.
+/// A continuous error ends the device, unless it is known to be temporary.
 #[test]
 fn errors_that_go_on_end_the_device() {
     let pool = Pool::new();
@@ -386,7 +386,7 @@ fn what_arrives_is_described() {
         arrived(Header { flags: 2, ..Header::default() }, &small),
         Err(Errno::INTR),
         arrived(Header::default(), &small),
-        // A kind that nobody asked for: fragments of UDP.
+        // An offload that was not requested: fragments of UDP.
         arrived(Header { gso_type: 3, gso_size: 100, ..Header::default() }, &small),
         Ok(vec![0; 3]),
     ]);

@@ -1,4 +1,4 @@
-//! Tests of what subscribers are told, and in which order.
+//! Tests of the events that subscribers get, and of their order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -144,7 +144,7 @@ fn a_connection_that_nobody_heard_opening_has_no_span() {
 
 #[test]
 fn nothing_is_kept_of_a_connection_whose_span_nobody_wants() {
-    // It is asked for everything, and wants nothing.
+    // It is offered everything, and accepts nothing.
     struct Refuses;
     impl Subscriber for Refuses {
         fn enabled(&self, _: &Metadata<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! What is merged, what is not, and what a stack makes of it.
+//! Segments that are merged, segments that are not, and their processing by a stack.
 
 use plimsoll_buf::{MAX_SLICES, Pool, Slices};
 use plimsoll_tcp::{Duration, Ecn, Segment};
@@ -44,7 +44,7 @@ fn merged(mut tail: Segment, next: Segment) -> Segment {
     tail
 }
 
-/// Both stay as they are, whatever the policy.
+/// Both stay as they are, with any policy.
 fn refused(tail: &Segment, next: &Segment) {
     for pure in [PureAcks::Keep, PureAcks::Merge] {
         refused_by(tail, next, pure);
@@ -129,7 +129,7 @@ fn options_must_be_the_same() {
     refused(&segment(100, 50), &changed(150, 70, signed));
 }
 
-/// A FIN once got lost because only one of two places that told of it was updated.
+/// A FIN was once lost because only one of its two records was updated.
 #[test]
 fn fin_and_push_of_the_later_survive() {
     let later = TcpFlags::FIN | TcpFlags::PSH;
@@ -158,7 +158,7 @@ fn the_window_comes_with_its_acknowledgement() {
     assert_eq!((same.repr.ack, same.repr.window), (SeqNum(5000), 300));
 }
 
-/// A merge once wrote to bytes that somebody else shared.
+/// A merge once wrote to bytes that another owner shared.
 #[test]
 fn what_is_shared_is_not_touched() {
     let (first, second) = (segment(100, 50), segment(150, 70));

@@ -1,4 +1,4 @@
-//! What is remembered, and for how long.
+//! The stored metrics, and their lifetime.
 
 use plimsoll_wire::tcp::FastOpenCookie;
 

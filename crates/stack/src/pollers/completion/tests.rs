@@ -218,7 +218,7 @@ mod model {
             }
         }
 
-        /// Goes on after a completion.
+        /// Continues the socket after a completion.
         fn go_on(&self) {
             self.below.take_up();
             *self.corked.lock().unwrap() = 0;
@@ -280,7 +280,7 @@ mod model {
         cork(Parts { owner_re_reads: false, ..WHOLE }, 1, 1);
     }
 
-    /// A poller that sleeps is kicked for a socket that may go on, and reads the count as the
+    /// A sleeping poller is woken for a socket that may continue, and reads the count as the
     /// completion left it.
     struct Poller {
         below: BelowUs,
@@ -308,7 +308,7 @@ mod model {
             }
         }
 
-        /// Runs what is in the queue; returns what lies below then, if there was anything.
+        /// Runs the queue; returns the bytes below then, if there was a socket.
         fn run(&self, order: Order) -> Option<u32> {
             let mut out = ArrayVec::new();
             self.queue.take(&mut out);
@@ -329,8 +329,8 @@ mod model {
         }
     }
 
-    /// Two packets complete, each on a thread of its own, while the poller goes to sleep. If it
-    /// sleeps for ever, the engine must have heard of both.
+    /// Two packets complete, each on its own thread, while the poller goes to sleep. If it sleeps
+    /// for ever, the engine must have seen both completions.
     fn hand_over(order: Order) {
         loom::model(move || {
             let poller = Arc::new(Poller {

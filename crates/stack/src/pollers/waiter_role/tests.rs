@@ -20,9 +20,9 @@ mod order {
 
 #[cfg(loom)]
 mod model {
-    //! Two threads wait, the second only for a moment, while a third kicks once. Whoever goes to
-    //! sleep keeps the role and ends its thread; when all are done, the event must be set then, or
-    //! it would have slept for ever. Each model is run as it is and with one part taken out.
+    //! Two threads wait, the second only for a moment, while a third calls the kick once. A thread
+    //! that goes to sleep keeps the role and ends; when all are done, the event must be set then,
+    //! or it would have slept for ever. Each model is run as it is and with one part taken out.
 
     use loom::sync::atomic::AtomicUsize;
     use loom::sync::{Arc, Mutex};
@@ -34,9 +34,9 @@ mod model {
 
     #[derive(Clone, Copy)]
     struct Parts {
-        /// Who waits has the role.
+        /// A waiting thread has the role.
         role: bool,
-        /// Who has taken the role looks at the work before it sleeps.
+        /// A thread that has taken the role reads the work before it sleeps.
         looks: bool,
     }
 
@@ -103,7 +103,7 @@ mod model {
             Outcome::Refused
         }
 
-        /// Waits until a time that has come, takes a kick along, and leaves the work to others.
+        /// Waits until a time that has passed, consumes a kick, and leaves the work to others.
         fn wait_for_a_moment(&self, parts: Parts) {
             if self.take(parts) {
                 self.sleep.announce(None);
@@ -128,7 +128,7 @@ mod model {
             kicker.join().unwrap();
             other.join().unwrap();
             if last == Outcome::Refused {
-                // It was told so. Now the other has given the role back.
+                // The call was refused; now the other thread has released the role.
                 last = world.wait(parts);
             }
             assert!(last == Outcome::Seen || world.rung(), "the wake-up is lost");

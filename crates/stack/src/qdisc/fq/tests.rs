@@ -27,7 +27,7 @@ fn fq(change: impl FnOnce(&mut FqConfig)) -> Fq {
     Fq::new(config)
 }
 
-/// Flow and mark of what leaves at `now`.
+/// Flow and mark of the packets that leave at `now`.
 fn leaves(fq: &mut Fq, now: Instant) -> Vec<(u64, u8)> {
     std::iter::from_fn(|| fq.dequeue(now))
         .map(|packet| (packet.flow, packet.payload.parts()[0][0]))
@@ -196,7 +196,7 @@ proptest! {
         let mut now = at(0);
         let (mut taken, mut left) = (0_u64, 0_u64);
         let mut next = 0_u8;
-        // Marks in the order in which they are expected, by flow.
+        // Marks in the expected order, by flow.
         let mut model: BTreeMap<u64, Vec<(u8, Instant)>> = BTreeMap::new();
         let check = |fq: &mut Fq, model: &mut BTreeMap<u64, Vec<(u8, Instant)>>, now| {
             let packet = fq.dequeue(now)?;

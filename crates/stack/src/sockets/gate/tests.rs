@@ -96,7 +96,7 @@ fn number_and_share_of_a_source_are_bounded() {
     let first = world.gate.take().unwrap();
     assert!(world.gate.decide(&first));
     assert!(waits(world.arrive(0, &key(1, 3), &syn(1, 1))), "a place is free again");
-    // One that begins anew over and over takes one place.
+    // An attempt that restarts over and over uses one place.
     for seq in 0..100 {
         assert!(waits(world.arrive(0, &key(1, 3), &syn(seq, 1))));
     }

@@ -1,4 +1,4 @@
-//! Tests of the backlog: what arrives while a socket is owned, and what happens when it is let go.
+//! Tests of the backlog: segments that arrive while a socket is owned, and its release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ fn open(sysctls: &[(&str, &str)]) -> (Pair, Arc<TcpSocket>, Arc<TcpSocket>, Arc<
     (pair, client, server, endpoint)
 }
 
-/// Lets go of a socket of `b`.
+/// Releases a socket of `b`.
 fn release(pair: &Pair, endpoint: &Arc<Endpoint>, owned: Owned<'_>) {
     let mut work = Work::begin(&pair.b, pair.now);
     work.release(endpoint, owned, false);

@@ -1,4 +1,4 @@
-//! Connecting with data, over a link and with a peer that may not know Fast Open.
+//! Connecting with data, over a link and with a peer that may not support Fast Open.
 
 use std::net::Shutdown;
 use std::task::Poll;
@@ -145,7 +145,7 @@ fn a_black_hole_pauses_fast_open() {
     let mut pair = Pair::new();
     pair.a.sysctl().set("net.ipv4.tcp_fastopen_blackhole_timeout_sec", "3600").unwrap();
     teach(&pair);
-    // Nobody listens behind this address, and nobody answers.
+    // This address has no host, so no answer comes.
     let nobody = addr("192.0.2.77", 80);
     let start = pair.now;
     let any = Options::default().fastopen_no_cookie(true);

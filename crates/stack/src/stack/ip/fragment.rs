@@ -18,7 +18,7 @@ use crate::stack::work::Work;
 /// Fragments begin at multiples of this.
 const UNIT: usize = 8;
 
-/// What is cut.
+/// The parts of a packet to fragment.
 struct Cut {
     /// Bytes of the transport header, which the first fragment has in its head.
     transport_len: usize,

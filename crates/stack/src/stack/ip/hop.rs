@@ -1,10 +1,10 @@
-//! The hop that a stack for any address is.
+//! The router hop of a stack for any address.
 //!
-//! The hosts whose place it takes are behind it, one hop further on, as far as their peers can see:
-//! a packet to one of them that may not travel so far ends here (RFC 1812, section 5.3.1; RFC 4443,
-//! section 3.3), and its sender hears so from an address of the stack's own. That is what
-//! traceroute shows of a router. Nothing is forwarded, so no TTL is lowered, and no packet is too
-//! big for a next link.
+//! To their peers, the hosts that it represents are one hop behind it. A packet to one of them
+//! whose TTL does not allow that hop ends here (RFC 1812, section 5.3.1; RFC 4443, section 3.3),
+//! and its sender gets an error from one of the stack's own addresses. Traceroute shows a router in
+//! this way. No packet is forwarded, so no TTL is lowered, and no packet is too big for a next
+//! link.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,7 +17,7 @@ use crate::stack::Stack;
 use crate::stack::ip::icmp::IcmpError;
 use crate::stack::work::Work;
 
-/// Who sends errors of IPv4 if the stack has no address (RFC 7600, section 4.8).
+/// The source of IPv4 errors if the stack has no address (RFC 7600, section 4.8).
 const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 impl Stack {
@@ -31,8 +31,8 @@ impl Stack {
         routes.takes_any_address() && !routes.is_ours(arrived.dst)
     }
 
-    /// Drops a packet that ends here, and says so. `is_first` is whether it is the first fragment
-    /// of a packet, or whole.
+    /// Drops a packet that ends here, and sends an error. `is_first` is whether it is the first
+    /// fragment of a packet, or a whole packet.
     pub(crate) fn end_here(
         &self,
         work: &mut Work<'_>,

@@ -75,7 +75,7 @@ impl IcmpError {
     }
 }
 
-/// What an error of the path says about a connection or a socket.
+/// The meaning of a path error for a connection or a socket.
 pub(crate) enum PathError {
     Error(ConnectionError),
     /// The next hop's MTU; zero if the router does not report it.
@@ -228,8 +228,8 @@ impl Stack {
         self.unwanted(work, state, why, packet, arrived);
     }
 
-    /// The address that an echo request is answered from, if it is answered: where it was sent to,
-    /// or one of ours if that is a group (RFC 4443, section 4.2).
+    /// The source address of an echo reply, if one is sent: the destination of the request, or a
+    /// local address if that is a group (RFC 4443, section 4.2).
     fn echo_source(&self, work: &Work<'_>, arrived: &Arrived) -> Option<IpAddr> {
         let routes = self.interfaces.routes();
         if arrived.for_many {
@@ -291,8 +291,8 @@ impl Stack {
                 || work.allows(self.policies.icmp_limits().echoes()))
     }
 
-    /// Tells the connection that `packet` quotes, if it has that in flight. `zone` is the zone that
-    /// the quoted addresses are in, if they have one.
+    /// Notifies the connection that `packet` quotes, if it has that in flight. `zone` is the zone
+    /// of the quoted addresses, if they have one.
     fn path_report(
         &self,
         work: &mut Work<'_>,
@@ -433,9 +433,9 @@ impl Stack {
 }
 
 impl Work<'_> {
-    /// What a message that names the MTU `told` means for the path to `remote`. One of IPv4 that
-    /// names less than `min_pmtu`, or nothing, says that the path carries less than we go down to.
-    /// So routers may fragment packets from then on, as on Linux.
+    /// The path MTU to `remote` after a message with the MTU `told`. An IPv4 message with less than
+    /// `min_pmtu`, or without an MTU, means that the path carries less than the stack's minimum. So
+    /// routers may fragment packets from then on, as on Linux.
     pub(crate) fn told_mtu(&self, remote: IpAddr, told: u32) -> LearntMtu {
         let v4 = remote.is_ipv4();
         let least = if v4 { self.settings.min_pmtu } else { MIN_MTU_V6 };
@@ -447,8 +447,8 @@ impl Work<'_> {
         }
     }
 
-    /// Whether an error may leave for where `arrived` came from: that is one host, and the limit
-    /// allows it. Asked before anything is copied; who gets a yes sends one.
+    /// Whether an error may be sent to the source of `arrived`: it is one host, and the limit
+    /// allows it. Checked before anything is copied; after `true` the caller sends one.
     pub(crate) fn may_send_error(&mut self, arrived: &Arrived, error: IcmpError) -> bool {
         if !is_unicast(arrived.src) || !is_unicast(arrived.dst) {
             return false;
@@ -513,8 +513,8 @@ impl Work<'_> {
     }
 }
 
-/// What an ICMP "destination unreachable" means (RFC 792, RFC 1122, section 3.2.2.1), by the
-/// numbers that Linux turns its codes into.
+/// The meaning of an ICMP "destination unreachable" (RFC 792, RFC 1122, section 3.2.2.1), by the
+/// error numbers to which Linux maps its codes.
 fn v4_report(code: u8, next_hop_mtu: u16) -> PathError {
     PathError::Error(match code {
         icmpv4::CODE_FRAGMENTATION_NEEDED => return PathError::TooBig(u32::from(next_hop_mtu)),

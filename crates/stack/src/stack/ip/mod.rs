@@ -1,9 +1,9 @@
-//! IPv4 and IPv6: what arrives is checked and handed on, what leaves gets its header and its
-//! interface.
+//! IPv4 and IPv6: checks arrived packets and passes them on, and gives departing packets a header
+//! and an interface.
 //!
-//! What TCP sends leaves whole, and says so (DF). A datagram of UDP that is longer than its path
-//! carries leaves in fragments, unless its socket forbids that. Neighbours (ARP, NDP) are not
-//! needed for devices that carry IP packets.
+//! TCP packets leave whole, with DF set. A UDP datagram that is longer than its path's MTU leaves
+//! in fragments, unless its socket forbids that. Devices that carry IP packets need no neighbour
+//! discovery (ARP, NDP).
 
 pub(crate) mod fragment;
 pub(crate) mod hop;

@@ -24,7 +24,7 @@ use crate::stack::ip::sender::Sender;
 use crate::stack::work::Work;
 use crate::zone;
 
-/// What goes into an IP header beside lengths and identification.
+/// The fields of an IP header except lengths and identification.
 #[derive(Clone, Copy)]
 pub(crate) struct IpParams {
     pub(crate) src: IpAddr,
@@ -196,7 +196,7 @@ impl Work<'_> {
         drop(routes);
         let to = (ip.dst, self.stack.interfaces.get(interface));
         let known = self.stack.known_by_route(&route, to, self.now);
-        // What routers say of the MTU is not believed, so that they may fragment.
+        // MTUs reported by routers are ignored, so that they may fragment.
         let may_fragment = ip.may_fragment || route.mtu_lock || known.is_locked();
         let ident = match may_fragment {
             true => self.stack.policies.fragment_ident(ip.src, ip.dst) as u16,
@@ -229,10 +229,10 @@ impl Work<'_> {
         }
     }
 
-    /// Gives a part of what a protocol wants sent to the interface, with
-    /// [`count_request`](Self::count_request) once for all parts. One for which there is no space
-    /// is dropped and counted, and `waiter`, if there is one, goes on when there is. Returns
-    /// whether there was.
+    /// Queues a part of a protocol's packet at the interface; call
+    /// [`count_request`](Self::count_request) once for all parts. A part without space is dropped
+    /// and counted, and `waiter`, if given, is woken when there is space. Returns whether there
+    /// was.
     #[inline]
     pub(crate) fn hand_down(
         &self,
@@ -279,7 +279,7 @@ impl Work<'_> {
         self.count_octets(is_v4, len);
     }
 
-    /// Counts what a protocol wants sent, whether or not in fragments.
+    /// Counts a packet that a protocol sends, in fragments or whole.
     pub(crate) fn count_request(&self, is_v4: bool) {
         self.count(if is_v4 { IpCounter::IpOutRequests } else { IpCounter::Ip6OutRequests });
     }

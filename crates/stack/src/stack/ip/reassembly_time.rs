@@ -20,8 +20,8 @@ impl Stack {
         Some(since + self.policies.sysctl().snapshot().ipfrag_time)
     }
 
-    /// A fragment waits for others: the first queue's poller, which looks after the time, must be
-    /// awake when that is over.
+    /// A fragment waits for others: the first queue's poller, which handles the timeout, must be
+    /// awake when it expires.
     pub(crate) fn await_fragments(&self, work: &Work<'_>) {
         if let Some(since) = self.tables.reassembles_since() {
             self.pollers.queue(0).waiter().kick_before(since + work.settings.ipfrag_time);

@@ -85,7 +85,7 @@ impl Stack {
         interface: &Interface,
     ) -> bool {
         let to_loopback = dst.is_loopback() || src.is_loopback();
-        // What claims to come from us, or belongs on loopback, must have come by loopback.
+        // A packet with a local source, or with a loopback address, must have arrived on loopback.
         let fits = interface.is_loopback() || !(to_loopback || routes.is_martian(src));
         let hears = || self.hears(dst) && (interface.is_loopback() || !is_group_within_host(dst));
         is_unicast(src) && fits && (is_unicast(dst) && routes.takes(dst) || hears())

@@ -145,8 +145,8 @@ fn nobody_looks_for_cookies_unless_some_were_sent() {
     assert_eq!(count(&pair, "TcpExtSyncookiesFailed"), 0);
 }
 
-/// Another thread takes the last place between the admission of a SYN and its connection. What the
-/// peer hears is the same as if that place had been gone before.
+/// Another thread takes the last place between the admission of a SYN and its connection. The peer
+/// gets the same answer as if that place had been taken before.
 #[test]
 fn a_place_that_is_lost_after_the_admission_is_refused_as_a_spent_budget() {
     for (refusal, heard) in [(Refusal::Drop, false), (Refusal::Reset, true)] {

@@ -106,7 +106,7 @@ fn what_arrives_elsewhere_is_worked_on_there() {
         exchange(&mut pair);
         let (misses, _) = pair.counter("plimsoll.QueueMisses");
         assert!(misses > 100, "{misses}");
-        // What it receives by the one queue makes it send by that, and so receive by the other.
+        // Packets received on one queue make it send by that, and so receive by the other.
         let (moves, _) = pair.counter("plimsoll.QueueMoves");
         assert!(moves > 0);
     }
@@ -137,7 +137,7 @@ impl Moved {
         stack.inspect(&endpoint, |inner| inner.misses.on_move(self.pair.now));
     }
 
-    /// The client asks, and the server answers.
+    /// The client sends a request, and the server answers.
     fn exchange(&mut self) {
         let now = self.pair.now;
         assert_eq!(self.client.write(now, b"question"), Ok(8));
@@ -187,7 +187,7 @@ fn its_timer_moves_along() {
     moved.steer();
     (0..2).for_each(|_| moved.exchange());
     assert_eq!(moved.server.queue(), 1 - from);
-    // An answer that is lost is sent again by the queue that the connection is at home in now.
+    // A lost answer is retransmitted on the connection's new home queue.
     assert_eq!(moved.server.write(moved.pair.now, b"lost"), Ok(4));
     let next = |queue: usize| moved.pair.b.pollers.queue(queue as u8).wheel().next();
     assert!(next(1 - from).is_some() && next(from).is_none());

@@ -1,4 +1,4 @@
-//! Connections that somebody walks away from: nothing of them stays.
+//! Abandoned connections: nothing of them stays.
 
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ enum End {
     InOrder,
     /// The proxy drops its handle while data is on its way.
     HandleDropped,
-    /// The guest vanishes, and the proxy keeps its handle until it hears of that.
+    /// The guest vanishes, and the proxy keeps its handle until it notices.
     GuestVanished,
     /// The guest sends its FIN, the proxy passes it on and closes, and the guest is silent.
     HalfClosed,
@@ -44,7 +44,7 @@ const ENDS: [End; 10] = [
 
 struct Left {
     world: Bridged,
-    /// What the proxy has not let go of.
+    /// The sockets that the proxy still holds.
     held: Vec<Arc<TcpSocket>>,
     undecided: Vec<Incoming>,
     guests: Vec<Arc<TcpSocket>>,
@@ -57,7 +57,7 @@ struct Left {
 /// Guests that talk to one address, at most: they need a port each.
 const GUESTS_PER_ADDRESS: usize = 20_000;
 
-/// What is left in a stack: connections, bytes that they take, TIME-WAIT, and memory of queues.
+/// The remains in a stack: connections, their bytes, TIME-WAIT, and memory of queues.
 fn left(stack: &crate::Stack) -> (usize, usize, usize) {
     let memory = stack.connection_memory();
     (memory.connections, stack.time_wait_count(), stack.memory().bytes)
@@ -143,7 +143,7 @@ impl Left {
         }
     }
 
-    /// Lets go of what was left, some time after everybody has heard of its end.
+    /// Drops the remaining sockets, some time after all ends have been notified.
     fn let_go(&mut self, listener: &Listener) {
         assert!(self.held.iter().all(|proxy| proxy.state() == State::Closed), "it was told");
         assert!(self.undecided.iter().all(|incoming| incoming.cancelled().is_some()));
@@ -170,7 +170,7 @@ fn nothing_stays_of_connections_that_somebody_walks_away_from() {
         assert_eq!(all.world.pair.b.counter("plimsoll.HalfCloseTimeouts"), Some(20 * round));
         after.push(all.world.pair.b.connection_memory().bytes);
     }
-    // What is left is capacity of the tables, that of the fullest shard of each round.
+    // The remains are capacity of the tables, that of the fullest shard of each round.
     assert!(after[3] < after[0] + after[0] / 4, "memory is flat: {after:?}");
 }
 
@@ -203,7 +203,7 @@ fn a_hundred_thousand_connections_of_which_one_in_ten_is_abandoned() {
         (of.connections, of.bytes, stack.memory().bytes)
     };
     let begin = memory(&all);
-    // The longest takes a quarter of an hour: data that is sent again and again.
+    // The longest case takes a quarter of an hour: data that is retransmitted repeatedly.
     all.world.run(Duration::from_secs(1200));
     all.let_go(&listener);
     let mut hour = vec![memory(&all)];

@@ -1,6 +1,6 @@
-//! Bytes below us are counted exactly once: whatever was handed down either was completed by the
-//! device or is still in the queueing discipline, on its way into the device or in the device's
-//! ring. A device completes what and when the test says.
+//! Bytes below are counted exactly once. All bytes that were passed down either were completed by
+//! the device or are still in the queueing discipline, on their way into the device or in the
+//! device's ring. The test decides which packets a device completes, and when.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -254,8 +254,8 @@ proptest! {
     }
 }
 
-/// What an unanswered connection had handed down is still below when it has gone, and is completed
-/// into nothing.
+/// The bytes that an unanswered connection had passed down are still below after its removal, and
+/// their completion has no effect.
 #[test]
 fn a_connection_that_ends_leaves_no_charge() {
     let mut world = World::new(1, &[]);

@@ -42,7 +42,7 @@ fn a_listener_has_no_more_connections_than_its_budget() {
     let elsewhere = pair.a.connect(pair.now, addr(B4, 81), None, Options::default()).unwrap();
     pair.settle();
     assert_eq!((connected(&elsewhere), accept(&pair, &other).len()), (OPEN, 1));
-    // One goes, and the SYN that is sent again finds its place.
+    // One ends, and the retransmitted SYN finds its place.
     servers[0].abort(pair.now);
     pair.run(Duration::from_secs(4));
     assert_eq!(connected(&clients[2]), OPEN);
@@ -116,8 +116,8 @@ fn half_open_connections_of_all_listeners_together() {
     assert_eq!(pair.b.budget_use().half_open, 0, "they went with their listener");
 }
 
-/// What a cookie opens has a place at the gate and one in the SYN queue until its handshake is
-/// complete; it must not find its own.
+/// A connection opened by a cookie has a place at the gate and one in the SYN queue until its
+/// handshake is complete; the latter must not count against itself.
 #[test]
 fn a_verified_attempt_does_not_count_against_itself() {
     let mut pair = Pair::new();
@@ -165,8 +165,8 @@ fn an_attempt_that_is_accepted_beyond_the_budget_is_refused() {
     assert_eq!(listener.budget_use().connections, 0);
 }
 
-/// Sends `data` on each connection while nobody reads, then reads all. Returns the most that the
-/// listener's connections bound.
+/// Sends `data` on each connection while the receivers do not read, then reads all. Returns the
+/// peak memory of the listener's connections.
 fn flood(pair: &mut Pair, listener: &Listener, ends: &[(Arc<TcpSocket>, Arc<TcpSocket>)]) -> usize {
     let data = pattern(400_000, 3);
     let mut sent = vec![0; ends.len()];
@@ -248,7 +248,7 @@ fn a_syn_for_a_listener_without_memory_is_refused() {
 #[test]
 fn the_memory_of_one_connection_is_bounded() {
     const BUDGET: usize = 256 << 10;
-    // What one packet binds is not known before it is taken: buffers of which it is a part.
+    // The memory of one packet is not known before it is taken: buffers of which it is a part.
     const BEYOND: usize = 3 * 65_536 + 3 * 4096;
     let mut pair = Pair::new();
     // As an option of the listener: for what comes from there.
@@ -259,7 +259,7 @@ fn the_memory_of_one_connection_is_bounded() {
     let most = flood(&mut pair, &listener, &ends);
     assert!((BUDGET / 3..=BUDGET + BEYOND).contains(&most), "{most} bytes");
     assert!(counted(&pair, "plimsoll.BudgetPressures") > 0);
-    // A writer finds no memory either, and goes on when the peer reads.
+    // A writer finds no memory either, and continues when the peer reads.
     let (client, server) = &ends[0];
     client.set_option(pair.now, SetOption::RcvBuf(4096));
     let data = pattern(1 << 20, 9);

@@ -81,7 +81,7 @@ impl Bridged {
         self.settle();
     }
 
-    /// Time passes until `done` says so; at most a minute.
+    /// Advances time until `done` returns true; at most a minute.
     fn run_until(&mut self, mut done: impl FnMut(&mut Bridged) -> bool) {
         let end = self.pair.now + Duration::from_secs(60);
         loop {
@@ -206,7 +206,7 @@ fn a_caller_that_polls_only_when_woken_polls_no_more_than_it_finds() {
     }
     assert_eq!(idle, 1, "the server's side, before anything was sent");
     assert!(polls <= 2 * packets, "{polls} polls for {packets} packets");
-    // At rest nobody is woken.
+    // At rest no waker fires.
     world.pair.settle();
     while tasks.iter().zip(seen).any(|((count, _), seen)| count.count() != seen) {
         for (index, (count, waker)) in tasks.iter().enumerate() {
@@ -287,7 +287,7 @@ fn a_stack_that_ends_ends_the_stream_of_packets() {
     assert!(matches!(end.try_recv(), Err(TryRecvError::Closed(_))));
 }
 
-/// What a stack makes of bytes that a caller sends: never more than counting them.
+/// Feeds a stack with bytes that a caller sends: it may only count them.
 fn feed_junk(packets: Vec<(Vec<u8>, Option<u16>, bool)>) -> Arc<Stack> {
     let (device, mut end) = channel(ChannelConfig::default()).unwrap();
     let target = stack(device, A4, A6, &[]);
@@ -309,7 +309,7 @@ fn feed_junk(packets: Vec<(Vec<u8>, Option<u16>, bool)>) -> Arc<Stack> {
     target
 }
 
-/// A packet that begins like one for the listener, and goes on with anything.
+/// A packet that begins like one for the listener, and continues with random bytes.
 fn almost_a_packet() -> impl Strategy<Value = Vec<u8>> {
     let header = |flags: u8, data_offset: u8| {
         let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];

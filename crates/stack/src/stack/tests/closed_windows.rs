@@ -1,4 +1,4 @@
-//! What peers cost that read nothing, while memory is short.
+//! The cost of peers that do not read, while memory is short.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn hogs(
     hogs
 }
 
-/// What a bystander's transfer of `len` bytes costs: segments, packets, polls, sockets visited.
+/// The cost of a bystander's transfer of `len` bytes: segments, packets, polls, sockets visited.
 fn bystander(pair: &mut Pair, listener: &Listener, len: usize) -> [u64; 4] {
     let (client, server) = pair.open(B4, listener);
     let names = ["TcpOutSegs", "IpOutRequests", "plimsoll.Polls"];

@@ -1,5 +1,5 @@
-//! What users of other user-space stacks complain of most, as traffic that must not show it:
-//! downloads that stick or come out wrong, a reverse test that stops with a closed window or where
+//! The most frequent complaints about other user-space stacks, as traffic that must not show them:
+//! downloads that stall or are corrupted, a reverse test that stops with a closed window or where
 //! sequence numbers wrap, bursts that overflow the ring of a guest, fragments that are dropped, an
 //! MTU that is not the path's.
 
@@ -109,7 +109,7 @@ fn a_reverse_transfer_survives_closed_windows_and_the_wrap() {
 }
 
 /// A server and a guest on channels. The way to the guest is a ring of few places that the guest
-/// empties at its own pace; what finds no place is lost, and nobody is told.
+/// empties at its own pace; packets without a place are lost without a report.
 struct Guest {
     server: Arc<Stack>,
     guest: Arc<Stack>,
@@ -194,7 +194,7 @@ fn a_burst_that_overflows_a_ring_is_repaired_within_round_trips() {
     }
     assert!(got == data);
     assert!(world.lost > 20, "{} were lost: the ring has overflowed", world.lost);
-    // What the guest takes at most in that time; two segments per 200 ms would be ten minutes.
+    // The most that the guest takes in that time; two segments per 200 ms would be ten minutes.
     let ideal = LEN / 1448 / PACE;
     assert!(millis < 4 * ideal, "{millis} ms of virtual time, where {ideal} would do");
     let timeouts = world.server.counter("TcpExtTCPTimeouts").unwrap();
@@ -256,8 +256,8 @@ fn fragments_of_pings_and_datagrams_are_answered_whole() {
     }
 }
 
-/// What is sent from then on fits the new MTU: datagrams, pings, packets of the application's own,
-/// and what connections to come announce. Those that are open:
+/// Packets sent from then on fit the new MTU: datagrams, pings, the application's own packets, and
+/// the MSS announced by later connections. Open connections:
 /// `connections_follow_the_mtu_down_and_up`.
 #[test]
 fn everything_follows_the_mtu_of_the_interface() {

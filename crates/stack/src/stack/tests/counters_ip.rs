@@ -115,7 +115,7 @@ fn messages_of_icmp_are_counted_by_type() {
         ("IcmpInTimeExcds", 1),
         ("IcmpInParmProbs", 1),
         ("IcmpInCsumErrors", 1),
-        // That one, and the three that quote what nobody has sent.
+        // That one, and the three that quote packets which were never sent.
         ("IcmpInErrors", 4),
         ("IcmpOutMsgs", 1),
         ("IcmpOutEchoReps", 1),
@@ -152,7 +152,7 @@ fn messages_of_icmpv6_are_counted_by_type() {
         ("Icmp6InDestUnreachs", 1),
         ("Icmp6InPktTooBigs", 1),
         ("Icmp6InCsumErrors", 1),
-        // That one, and the two that quote what nobody has sent.
+        // That one, and the two that quote packets which were never sent.
         ("Icmp6InErrors", 3),
         ("Icmp6OutMsgs", 1),
         ("Icmp6OutEchoReplies", 1),

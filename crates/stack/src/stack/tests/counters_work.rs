@@ -1,4 +1,4 @@
-//! Counters of what the stack does beside the protocols: turns of the loop, full devices, cookies.
+//! Counters of the stack's work apart from the protocols: turns of the loop, full devices, cookies.
 
 use plimsoll_tcp::State;
 
@@ -23,7 +23,7 @@ fn a_device_without_room_is_counted() {
     let listener = pair.listen(B4, 16);
     let (client, _server) = pair.open(B4, &listener);
     assert_eq!(pair.counter("plimsoll.TxRingFull"), (0, 0));
-    // Ten segments are more than the link takes at once, and nobody takes them out.
+    // Ten segments are more than the link takes at once, and the peer does not take them out.
     client.write(pair.now, &pattern(14_000, 1)).unwrap();
     pair.a.poll(pair.now, 64).unwrap();
     let (full, _) = pair.counter("plimsoll.TxRingFull");

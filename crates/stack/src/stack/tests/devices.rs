@@ -18,7 +18,7 @@ use crate::packet::Packet;
 use crate::sync::lock;
 use crate::{InterfaceConfig, Listener, SocketError, Stack, StackConfig, StackError, TcpSocket};
 
-/// What a device does at its next calls.
+/// The behaviour of a device at its next calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Fault {
@@ -35,7 +35,7 @@ const FAULTS: [Fault; 4] =
 /// Where a call says that it has begun, and what it waits for then.
 type Gate = (Sender<()>, Receiver<()>);
 
-/// What a test tells a device.
+/// The commands of a test to a device.
 #[derive(Clone, Default)]
 struct Remote {
     fault: Arc<AtomicU8>,
@@ -118,7 +118,7 @@ impl DeviceRx for Half<Box<dyn DeviceRx>> {
     }
 }
 
-/// Two ends of a cable, the first of which does what it is told.
+/// Two ends of a cable, the first of which follows the test's commands.
 fn cable(link: LinkConfig) -> (Device, Device, Remote) {
     let remote = Remote::default();
     let (left, right) = memory_link::pair(link);
@@ -219,7 +219,7 @@ impl Star {
     /// The first device does this from now on, and comes to do it.
     fn fault(&self, fault: Fault, over: &TcpSocket) {
         self.remotes[0].set(fault);
-        // Who writes is told, if its packet is sent at once.
+        // A writer gets the error if its packet is sent at once.
         let _ = over.write(self.now, b"into the void");
         self.settle();
     }
@@ -382,7 +382,7 @@ fn connections_outlive_a_device_that_works_and_is_replaced() {
     let data = pattern(100_000, 9);
     let (mut at, mut read) = (0, Vec::new());
     feed(&over.0, star.now, &data[..30_000], &mut at);
-    // What is on the cable now is lost with it.
+    // Packets on the cable now are lost with it.
     star.a.poll(star.now, 64).unwrap();
     let (near, far, _remote) = cable(LinkConfig { mtu: 1300, ..LinkConfig::default() });
     star.far[0].replace_device(star.now, 0, far).unwrap();
@@ -432,7 +432,7 @@ fn loopback_and_places_without_an_interface_take_no_device() {
     }
 }
 
-/// A late error of a device that was replaced meanwhile concerns nobody.
+/// A late error of a device that was replaced meanwhile has no effect.
 #[test]
 fn the_old_device_does_not_bring_down_the_new_one() {
     let star = Star::new();
@@ -460,7 +460,7 @@ fn a_replacement_that_fails_at_once_stays_down() {
         }
         let (near, _far, remote) = cable(LinkConfig::default());
         let Device { tx, rx, wait } = near;
-        // It is asked for its figures when it is put in.
+        // Its statistics are read when it is put in.
         let fails = Fails { tx, epoch: interface.epoch() + 1, stack: star.a.clone() };
         let near = Device { tx: Box::new(fails), rx, wait };
         star.a.replace_device(star.now, 0, near).unwrap();
@@ -473,7 +473,7 @@ fn a_replacement_that_fails_at_once_stays_down() {
     }
 }
 
-/// A device whose failure is found by somebody else while it is put in.
+/// A device whose failure is found by another thread while it is put in.
 struct Fails {
     tx: Box<dyn DeviceTx>,
     epoch: u32,
@@ -513,7 +513,7 @@ fn the_last_of_several_devices_ends_the_stack() {
     assert_eq!(within.0.read(star.now, &mut [0; 8]), Err(DOWN));
 }
 
-/// Whoever fails the devices reads the table before the SYN's connection is in it.
+/// The thread that fails the devices reads the table before the SYN's connection is in it.
 #[test]
 fn a_connection_from_a_peer_behind_a_failed_device_is_not_kept() {
     let star = Star::new();
@@ -555,8 +555,8 @@ fn a_device_that_panics_when_it_is_asked_for_figures_is_asked_in_vain() {
     assert!(star.a.interfaces()[0].error.is_none());
 }
 
-/// An application's thread is in the middle of a system call. The poller goes on, and what others
-/// queue leaves when the call has ended, by that thread or by the poller, which is woken.
+/// An application's thread is in a system call. The poller continues. Packets that others queue
+/// leave when the call has ended, by that thread or by the poller, which is woken.
 #[test]
 fn a_poller_does_not_wait_for_an_application_that_sends() {
     let star = Star::new();

@@ -1,4 +1,4 @@
-//! What is left of connections that have ended: no memory, no blocked reader, a timer that fires.
+//! The remains of connections that have ended: no memory, no blocked reader, a timer that fires.
 
 use std::net::Shutdown;
 
@@ -12,7 +12,7 @@ use crate::stack::work::Work;
 
 const LONG: Duration = Duration::from_secs(200);
 
-/// Bytes that the account knows of, and connections that hold them.
+/// The charged bytes, and the connections that hold them.
 fn held(stack: &Stack) -> (usize, usize) {
     (stack.memory().bytes, stack.memory().holders)
 }

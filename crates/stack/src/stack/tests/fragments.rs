@@ -169,7 +169,7 @@ fn ttl_dscp_and_ecn_in_every_order_and_with_every_mark() {
     }
 }
 
-/// A packet that nobody wants is handed out as it was put together: all of its header is the first
+/// An unaccepted packet is passed to the hook as it was reassembled: its whole header is the first
 /// fragment's.
 #[test]
 fn flow_label_and_dont_fragment_are_those_of_the_first_fragment() {

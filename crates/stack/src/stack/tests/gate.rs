@@ -37,7 +37,7 @@ fn next(pair: &mut Pair, listener: &Listener) -> Incoming {
     listener.take_incoming(pair.now).unwrap().expect("an attempt waits")
 }
 
-/// What the peer's connect ends with.
+/// The outcome of the peer's connect.
 fn outcome(pair: &mut Pair, socket: &TcpSocket) -> Poll<Result<(), SocketError>> {
     pair.settle();
     connected(socket)
@@ -86,7 +86,7 @@ fn a_listener_for_any_address_takes_what_others_do_not() {
         let mut buf = [0; 9];
         assert_eq!(client.read(pair.now, &mut buf), Ok(4));
     }
-    // Nobody listens there: refused by that very address.
+    // No socket listens there: that very address refuses.
     for to in [addr(FAR4, 80), addr(FAR6, 9)] {
         let client = connect(&pair, to);
         let refused = SocketError::Connection(ConnectionError::Refused);
@@ -159,8 +159,8 @@ fn a_backlog_of_zero_lets_one_connection_wait() {
     }
 }
 
-/// The peer's SYN comes again while nobody has decided; that is one attempt, and its wait is in
-/// nobody's round-trip time.
+/// The peer's SYN is retransmitted before a decision; that is one attempt, and its wait is in no
+/// round-trip time.
 #[test]
 fn nothing_is_answered_before_the_application_accepts() {
     let mut pair = Pair::new();
@@ -255,7 +255,7 @@ fn nobody_wakes_for_the_time_of_an_attempt_that_has_ended() {
     assert!(pair.b.next_deadline().is_some(), "the second one's time");
     second.ignore(pair.now);
     assert_eq!(pair.b.next_deadline(), None);
-    // An attempt that comes now has its time, whatever is known of the earlier ones.
+    // A new attempt has its full time, whatever is recorded of the earlier ones.
     segment(&mut pair, from(3), TcpFlags::SYN, 100, None);
     let third = next(&mut pair, &listener);
     pair.run(Duration::from_secs(6));
@@ -419,7 +419,7 @@ fn a_flood_at_a_gate_that_verifies_is_bounded() {
         segment(&mut pair, (source, 9000 + number as u16), TcpFlags::SYN, number, None);
     }
     assert_eq!((listener.waiting(), pair.b.connection_memory().connections), (0, 0));
-    // One that exists, and never lets go of its places.
+    // One that exists, and never frees its places.
     let greedy: Vec<_> = (0..20).map(|_| connect(&pair, addr(FAR4, 443))).collect();
     pair.settle();
     assert_eq!(listener.waiting(), per_source, "the share of a source");
@@ -449,7 +449,7 @@ fn a_flood_at_a_gate_that_verifies_is_bounded() {
     server.write(pair.now, b"ahoy").unwrap();
     pair.settle();
     assert_eq!(honest.read(pair.now, &mut [0; 9]), Ok(4));
-    // The time of those that nobody decides on is over: they are reset, taken or not.
+    // The time of the undecided attempts is over: they are reset, taken or not.
     pair.run(Duration::from_secs(6));
     assert_eq!((listener.waiting(), listener.budget_use().half_open), (0, 0));
     assert_eq!((taken.cancelled(), woken.count()), (Some(Cancelled::TimedOut), 1));
@@ -464,7 +464,8 @@ fn a_flood_at_a_gate_that_verifies_is_bounded() {
     assert_eq!(pair.b.next_deadline(), None, "no timer is left behind");
 }
 
-/// What waits at a gate that verifies ends with its listener, also what was handed out.
+/// Attempts that wait at a gate with verification end with its listener, including those passed to
+/// the application.
 #[test]
 fn a_gate_that_verifies_resets_what_waits_when_it_ends() {
     let mut pair = Pair::new();
@@ -484,7 +485,7 @@ fn a_gate_that_verifies_resets_what_waits_when_it_ends() {
 }
 
 /// The application accepts between the end of an attempt and the reset that the poller sends for
-/// it: the peer hears of a reset, not of an orderly end.
+/// it: the peer gets a reset, not an orderly end.
 #[test]
 fn a_verified_attempt_that_is_accepted_too_late_is_reset() {
     let mut pair = Pair::new();
@@ -511,7 +512,7 @@ fn nothing_waits_at_a_gate_that_has_ended() {
         let mut pair = Pair::new();
         let gate = GateConfig { verify_source, ..GateConfig::default() };
         let listener = gated(&pair, gate);
-        // It stays in its table, as with a stack that comes to its end.
+        // It stays in its table, as when a stack ends.
         let mut work = Work::begin(&pair.b, pair.now);
         let left = listener.inner().end(SocketError::NetworkDown, work.wakers());
         work.finish();

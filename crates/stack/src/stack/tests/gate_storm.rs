@@ -19,10 +19,10 @@ use crate::{GateConfig, Incoming, ListenOn, Listener, Reject, Stack, TcpSocket, 
 const WAITING: usize = 4;
 const PER_SOURCE: usize = 2;
 
-/// Who talks with whom: the peer, and where it wanted to go.
+/// A flow: the peer, and its destination.
 type Flow = (SocketAddrV4, SocketAddrV4);
 
-/// What a peer sends.
+/// The packets of a peer.
 #[derive(Clone, Debug)]
 struct Sent {
     flow: Flow,
@@ -116,7 +116,7 @@ struct Storm {
     sockets: Vec<Arc<TcpSocket>>,
     /// The flows that the application has ever let in.
     let_in: BTreeSet<Flow>,
-    /// What the stack has sent last in each flow: the next sequence number.
+    /// The last state sent in each flow: the next sequence number.
     next: BTreeMap<Flow, SeqNum>,
     /// SYN-ACKs so far.
     answered: usize,
@@ -279,7 +279,7 @@ impl Storm {
         self.next.insert(flow, tcp.seq + u32::from(syn));
     }
 
-    /// What holds at any time.
+    /// The invariants.
     fn check(&self) {
         assert!(self.listener.waiting() <= WAITING, "{} wait", self.listener.waiting());
         let mut of_source = BTreeMap::new();
@@ -327,7 +327,7 @@ proptest! {
     }
 }
 
-/// The storm would show nothing if nobody came through.
+/// The storm would show nothing if no attempt succeeded.
 #[test]
 fn who_is_let_in_is_answered() {
     let mut storm = Storm::new();

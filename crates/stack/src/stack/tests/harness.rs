@@ -42,7 +42,7 @@ pub(crate) fn stack(device: Device, v4: &str, v6: &str, sysctls: &[(&str, &str)]
     Stack::new(config).unwrap()
 }
 
-/// The table of connections of `stack`, for tests that stand beside it.
+/// The table of connections of `stack`, for tests outside this module.
 pub(crate) fn connections(stack: &Stack) -> &ConnectionTable {
     stack.tables.connections()
 }

@@ -41,13 +41,13 @@ impl Bare {
         self.give(Packet { payload, ..Packet::new() })
     }
 
-    /// The same, for a packet about which a device knows more than its bytes.
+    /// The same, for a packet with metadata from a device.
     pub(super) fn give(&mut self, packet: Packet) -> Vec<Vec<u8>> {
         self.device.tx.transmit(self.now, &mut VecDeque::from([packet])).unwrap();
         self.take()
     }
 
-    /// What the stack has sent.
+    /// The packets that the stack has sent.
     pub(super) fn take(&mut self) -> Vec<Vec<u8>> {
         while self.a.poll(self.now, 64).unwrap().worked {}
         let mut out = Vec::new();

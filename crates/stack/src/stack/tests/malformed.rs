@@ -1,4 +1,4 @@
-//! Whatever arrives, the stack counts it and goes on.
+//! The stack counts any malformed packet and continues.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What connections cost.
+//! The memory of connections.
 
 use plimsoll_tcp::{Connection, Duration};
 

@@ -1,4 +1,4 @@
-//! What a stack tells of itself.
+//! The metrics of a stack.
 
 use std::net::Shutdown;
 
@@ -9,9 +9,9 @@ use crate::snmp::{STATE_COUNT, place};
 use crate::{ConnectionCounts, CounterGroup, Stack, UdpFlowConfig, UdpTransmit};
 
 impl Stack {
-    /// Panics if another number of connections is counted in a state than are in it. All tests ask
-    /// this whenever a stack has come to rest. While a socket is owned nobody knows, and of very
-    /// many connections it would take too long.
+    /// Panics if the number of connections counted in a state differs from the number in it. All
+    /// tests call this whenever a stack has come to rest. It is skipped while a socket is owned,
+    /// and for very many connections, where it would take too long.
     pub(crate) fn check_states(&self) {
         const MOST: usize = 300;
         if self.tables.connections().len() > MOST {

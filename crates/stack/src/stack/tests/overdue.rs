@@ -44,8 +44,8 @@ fn work_off(stack: &Stack, now: Instant) {
     panic!("it never comes to rest");
 }
 
-/// Lets `time` pass while one stack is stopped. The other one runs if `answers`. Then the first one
-/// goes on.
+/// Advances `time` while one stack is stopped. The other one runs if `answers`. Then the first one
+/// continues.
 fn stop(pair: &mut Pair, stopped: &Arc<Stack>, time: Duration, answers: bool) {
     let other = if Arc::ptr_eq(stopped, &pair.a) { pair.b.clone() } else { pair.a.clone() };
     let until = pair.now + time;
@@ -402,7 +402,7 @@ fn flooded(junk: usize) -> Pair {
     Pair { a: stack(left, A4, A6, &[NO_TLP]), b: stack(right, B4, B6, &[]), now }
 }
 
-/// A connection of a flooded client that has asked something just now.
+/// A connection of a flooded client that has just sent a request.
 fn asked(junk: usize) -> (Pair, Arc<TcpSocket>, Arc<TcpSocket>) {
     let mut pair = flooded(junk);
     let listener = pair.listen(B4, 16);
@@ -456,8 +456,8 @@ fn a_flood_defers_no_other_timer() {
     assert_eq!(pair.counter("TcpOutSegs").0, sent + 1);
 }
 
-/// Hours go by at once, as for a clock that counts the time of a suspended machine. The connection
-/// goes on if its peer is there still.
+/// Hours pass at once, as for a clock that counts the time of a suspended machine. The connection
+/// continues if its peer still exists.
 #[test]
 fn a_clock_may_jump_forward() {
     let (mut pair, client, server) = open(&[], Options::default());

@@ -1,5 +1,5 @@
-//! Whatever arrives for a socket that is owned, and whoever walks through all sockets, nobody waits
-//! for the owner. Here the owner is the test itself, so that whoever waited would wait for ever.
+//! No thread waits for a socket's owner, neither for arriving packets nor to walk through all
+//! sockets. Here the owner is the test itself, so a thread that waited would wait for ever.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn segments_without_the_signature_are_dropped_also_while_it_is_owned() {
 #[test]
 fn segments_without_a_signature_are_taken_where_only_others_sign() {
     let (mut pair, client, server, endpoint) = open(None);
-    // A key for somebody else makes the stack look at every segment.
+    // A key for another peer makes the stack check every segment.
     let listener = pair.b.listen(addr(B4, 81), 1, Options::default()).unwrap();
     listener.set_md5_keys(Md5Keys::default());
     let owned = endpoint.own();
@@ -146,7 +146,7 @@ fn a_device_that_goes_is_heard_of_by_the_owner() {
     assert_eq!(server.read(pair.now, &mut [0; 8]), Err(gone));
 }
 
-/// Nobody polls any more when an owner that only looks finds out that the device has gone.
+/// No thread polls any more when a read-only owner finds out that the device has gone.
 #[test]
 fn who_only_looks_hears_of_a_device_that_goes() {
     let (pair, _client, server, endpoint) = open(None);

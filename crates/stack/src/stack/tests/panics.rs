@@ -17,7 +17,7 @@ use crate::{Interest, Listener, Md5Keys, SocketError, TcpSocket};
 const PANICKED: SocketError = SocketError::Connection(ConnectionError::Panicked);
 const RESET: SocketError = SocketError::Connection(ConnectionError::Reset);
 
-/// What a socket reads at last.
+/// The final result of reading a socket.
 fn reset(socket: &TcpSocket, now: Instant) -> Result<usize, SocketError> {
     while socket.read(now, &mut [0; 50_000])? > 0 {}
     Ok(0)
@@ -68,7 +68,7 @@ impl Two {
         *lock(&self.victim.trap) = Some(site);
     }
 
-    /// Leaves `marks` with a thread that looks only.
+    /// Leaves `marks` with a read-only thread.
     fn leave(&self, marks: u32) {
         let owned = self.victim.own();
         assert!(self.victim.leave(marks).is_none());
@@ -95,7 +95,7 @@ impl Two {
         assert_eq!(server.write(now, b"x"), Err(SocketError::Closed), "the error was reported");
         assert_eq!(reset(client, now), Err(RESET), "the peer was reset");
         assert_eq!(self.pair.counter("plimsoll.ConnectionPanics"), (0, 1));
-        // What looks at all sockets finds nothing wrong.
+        // A walk through all sockets finds nothing wrong.
         assert_eq!(self.pair.b.connection_memory().connections, 1);
         assert_eq!(self.pair.b.sockets().len(), 2);
         server.info(now);
@@ -327,8 +327,8 @@ fn the_reset_is_signed() {
 #[test]
 fn data_that_is_in_flight_when_it_happens_ends_all_the_same() {
     let two = Two::open();
-    // The client has not received what was sent last: the reset is ahead of what it expects, so it
-    // asks, and its question meets nobody.
+    // The client has not received the last packet: the reset is ahead of the expected number, so it
+    // sends an ACK, which matches no connection.
     two.servers[0].write(two.pair.now, &[1; 500]).unwrap();
     {
         let kick = two.pair.a.pollers.queue(0).waiter().handle();
@@ -372,8 +372,8 @@ fn bomb() -> Slice {
     Slice::from_owner(Bomb(vec![7; 20_000]))
 }
 
-/// What an application has written by reference is its own; if the drop of that panics, no
-/// connection is the worse for it.
+/// Bytes that an application has written by reference run its code when dropped; if that panics, no
+/// connection is affected.
 #[test]
 fn of_a_buffer_that_is_dropped() {
     let mut two = Two::open();
@@ -467,7 +467,7 @@ fn of_a_cookie() {
         assert_eq!(pair.counter("plimsoll.ConnectionPanics"), (0, 1), "site {site}");
         assert_eq!(listener.inner().lengths(), (0, 0, 16), "site {site}");
         assert_eq!(pair.b.connection_memory().connections, 0);
-        // The client asks again.
+        // The client retransmits.
         pair.run(Duration::from_secs(2));
         client.write(pair.now, b"again").unwrap();
         pair.settle();
@@ -496,8 +496,8 @@ fn other_than_of_this_connection_goes_on() {
     two.check_polled();
 }
 
-/// The stack ends while somebody looks: nobody polls any more, and the report is heard all the
-/// same.
+/// The stack ends while a thread reads: no thread polls any more, and the report is still
+/// processed.
 #[test]
 fn who_lets_go_of_a_stack_that_has_ended_sees_to_what_was_left() {
     let two = Two::open();

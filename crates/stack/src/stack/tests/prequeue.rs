@@ -32,7 +32,7 @@ fn blocked_reader(socket: &TcpSocket) -> Arc<CountingWaker> {
     count
 }
 
-/// What a side has counted: worked on by readers, and what there was no room for.
+/// Two counters of a side: packets processed by readers, and packets without room.
 fn counted(stack: &crate::Stack) -> (u64, u64) {
     let value = |name| stack.counter(name).unwrap();
     (value("TcpExtTCPPrequeued"), value("TcpExtTCPPrequeueDropped"))
@@ -55,7 +55,7 @@ fn data_waits_for_the_reader() {
     assert_eq!(client.read(pair.now, &mut buf), Ok(11));
     assert_eq!(&buf[..11], b"firstsecond");
     assert_eq!(counted(&pair.a), (2, 0));
-    // Nobody is blocked now: the poller works on what comes.
+    // No thread is blocked now: the poller processes arriving packets.
     server.write(pair.now, b"third").unwrap();
     pair.run(SHORT);
     assert_eq!(client.read(pair.now, &mut buf), Ok(5));

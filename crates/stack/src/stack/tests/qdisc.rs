@@ -93,8 +93,8 @@ fn slow() -> LinkConfig {
     }
 }
 
-/// A discipline without space refuses: nothing is lost, nothing is sent twice, nobody waits for a
-/// timer of retransmission, and every flow gets on.
+/// A discipline without space refuses: nothing is lost, nothing is sent twice, no connection waits
+/// for a retransmission timer, and every flow progresses.
 #[test]
 fn flows_share_a_discipline_that_is_too_small_for_them() {
     for text in ["pfifo limit 1", "pfifo limit 3", "fq limit 4", "fq flow_limit 1"] {
@@ -123,7 +123,7 @@ fn flows_share_a_discipline_that_is_too_small_for_them() {
         for name in ["TcpRetransSegs", "TcpExtTCPTimeouts", "IpOutDiscards"] {
             assert_eq!(pair.a.counter(name), Some(0), "{text}: {name}");
         }
-        // Nobody asks again and again: after a packet has left, an ACK or a write.
+        // Without repeated attempts: after a packet has left, an ACK or a write.
         let stats = pair.a.qdiscs()[0].stats;
         assert!(refused <= 8 * stats.dequeued, "{text}: {refused} refused, {stats:?}");
     }
@@ -162,7 +162,7 @@ fn arrives(pair: &mut Pair, data: &[u8], flows: &[(Arc<TcpSocket>, Arc<TcpSocket
     })
 }
 
-/// What restarts a connection that has nothing of its own below it is space, long before a timer.
+/// Space restarts a connection that has nothing of its own below, long before a timer.
 #[test]
 fn space_restarts_a_connection_that_has_nothing_below_it() {
     let (mut pair, data, flows) = refused(5);
@@ -172,7 +172,7 @@ fn space_restarts_a_connection_that_has_nothing_below_it() {
     assert!(took < Duration::from_millis(100), "{took:?} of the virtual clock");
 }
 
-/// One that ends while it waits is forgotten, and the others go on.
+/// A connection that ends while it waits is removed, and the others continue.
 #[test]
 fn a_connection_may_end_while_it_waits_for_space() {
     let (mut pair, data, flows) = refused(3);

@@ -186,7 +186,7 @@ fn the_path_counts_and_not_only_the_link() {
 fn a_full_queue_is_said_and_counted() {
     let mut bare = Bare::new(&[]);
     bare.a.set_qdisc(bare.now, 0, "pfifo limit 2").unwrap();
-    // Nobody takes packets off the link, which holds 4,096 itself.
+    // No packets are taken off the link, which holds 4,096 itself.
     let results = |bare: &mut Bare, packet: &[u8]| {
         let sent = (0..5000).map(|_| bare.a.send_raw(bare.now, &ANYHOW, packet));
         let failed: Vec<_> = sent.filter_map(Result::err).collect();

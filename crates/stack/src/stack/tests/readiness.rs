@@ -1,4 +1,4 @@
-//! What a poller sees, the error queue, and the figures of socket options.
+//! The readiness that a poller reads, the error queue, and the figures of socket options.
 
 use plimsoll_tcp::{Duration, ErrorReport, SetOption, WriteFlags};
 

@@ -12,7 +12,7 @@ enum Server {
     Answers,
     /// A task that looks for more before it answers.
     LooksForMore,
-    /// The same, of a task that waits for readiness beside others, each under a key.
+    /// The same, for a task that waits for readiness along with others, each under a key.
     AwaitsReadiness,
     /// A thread that blocks, so that who looks for more has no answer.
     SleepsAgain,

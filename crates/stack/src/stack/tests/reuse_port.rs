@@ -66,7 +66,8 @@ fn datagrams_of_a_peer_go_to_one_of_a_group_and_those_of_many_to_all() {
     assert!(queued.iter().all(even), "each peer is one socket's, about even: {queued:?}");
 }
 
-/// What a listener has when it ends is reset; it is handed to nobody, as on Linux.
+/// The connections in a listener's queue are reset when it ends; no other listener gets them, as on
+/// Linux.
 #[test]
 fn a_listener_that_leaves_its_group_takes_what_it_has_along() {
     let mut pair = Pair::new();
@@ -123,7 +124,7 @@ fn gates_share_any_address_as_well() {
     pair.settle();
     let waiting = group.each_ref().map(|listener| listener.waiting());
     assert!(waiting.iter().all(|&count| count > 5) && waiting.iter().sum::<usize>() == 40);
-    // A SYN that is sent again joins the one that waits, at the same listener.
+    // A retransmitted SYN joins the waiting one, at the same listener.
     pair.run(Duration::from_millis(1500));
     assert_eq!(group.each_ref().map(|listener| listener.waiting()), waiting);
     for listener in &group {
@@ -135,7 +136,7 @@ fn gates_share_any_address_as_well() {
     assert!(clients.iter().all(|client| client.state() == State::CloseWait));
 }
 
-/// A free port is one that nobody listens on, not one that somebody would share.
+/// A free port is one without a listener, not one that a listener would share.
 #[test]
 fn port_zero_joins_no_group() {
     let range = [("net.ipv4.ip_local_port_range", "40000 40003")];

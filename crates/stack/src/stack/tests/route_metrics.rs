@@ -171,7 +171,7 @@ fn datagrams_and_messages_follow_a_locked_mtu() {
         let request = Icmpv4Repr::EchoRequest { ident: 1, seq: 2, data: &[7; 400] };
         let reply = bare.exchange(&v4(protocol::ICMP, &icmp4(&request)));
         assert_eq!((reply[0].len(), whole(&reply[0])), (428, df), "{told}: an echo reply");
-        // It is forgotten. What is told meanwhile does not put that off if the MTU is locked.
+        // It expires. Reports that come meanwhile do not extend it if the MTU is locked.
         bare.now += Duration::from_secs(599);
         if !df {
             too_long(&mut bare, &packet, 300);
@@ -196,7 +196,7 @@ fn a_route_that_is_shorter_than_the_least_mtu_is_locked_as_it_is() {
     assert_eq!([first, second].map(|socket| socket.info(bare.now).pmtu), [400, 400]);
 }
 
-/// As on Linux, the MSS that a route says is announced whatever routers tell.
+/// As on Linux, the MSS of a route is announced, whatever routers report.
 #[test]
 fn what_routers_tell_does_not_lower_the_mss_of_a_route() {
     for (advmss, expected) in [(Some(1000), [1000, 1000]), (None, [1460, 560])] {

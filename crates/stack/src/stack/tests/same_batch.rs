@@ -47,7 +47,7 @@ struct Peer {
     port: u16,
     /// The peer's next sequence number.
     next: u32,
-    /// What the peer acknowledges.
+    /// The peer's acknowledgement number.
     ack: SeqNum,
 }
 
@@ -134,7 +134,7 @@ impl Peer {
         self.taken()
     }
 
-    /// What the stack has sent.
+    /// The segments that the stack has sent.
     fn taken(&mut self) -> Vec<TcpRepr> {
         let mut taken = Vec::new();
         while let Ok(packet) = self.end.try_recv() {
@@ -154,8 +154,8 @@ impl Peer {
         self.stack.counter(name).unwrap()
     }
 
-    /// Lets go of a socket, as a call of an application does. Returns flags and acknowledgement of
-    /// each segment that leaves.
+    /// Releases a socket, as an application's call does. Returns flags and acknowledgement of each
+    /// segment that leaves.
     fn release(&mut self, endpoint: &Arc<Endpoint>, owned: Owned<'_>) -> Vec<(TcpFlags, u32)> {
         let mut work = Work::begin(&self.stack, self.now);
         work.release(endpoint, owned, false);
@@ -362,7 +362,7 @@ fn a_syn_behind_merged_segments_and_the_end_opens_a_connection() {
 
 #[test]
 fn through_the_backlog() {
-    // What ends the connection, and what is said when its owner lets go.
+    // The event that ends the connection, and the segments sent when its owner releases it.
     let (mut peer, server, endpoint) = Peer::open(&[]);
     let owned = endpoint.own();
     peer.send(RST, &[]);
@@ -397,7 +397,8 @@ fn through_the_backlog() {
     assert_eq!(peer.release(&endpoint, owned), [(RST, 0)], "as of a closed port");
 }
 
-/// The owner lets go between two batches; the poller works on what waited, and then on the batch.
+/// The owner releases the socket between two batches; the poller processes the waiting segments,
+/// and then the batch.
 #[test]
 fn what_waited_in_the_backlog_goes_before_the_batch() {
     let (mut peer, _server, endpoint) = Peer::open(&[]);
@@ -406,7 +407,7 @@ fn what_waited_in_the_backlog_goes_before_the_batch() {
     peer.syn(LATER);
     peer.put(RST, SeqNum(LATER + 1), SeqNum(0), &[]);
     assert_eq!(peer.said(), []);
-    // The poller finds the marks itself: it was not told of them in time.
+    // The poller finds the flags itself: it was not notified of them in time.
     peer.syn(LATER * 2);
     drop(owned);
     peer.complete_last(LATER * 2);
@@ -439,8 +440,8 @@ fn a_syn_in_the_backlog_of_a_connection_that_its_owner_ends() {
     assert_eq!(flags, [rst_ack(), syn_ack()]);
 }
 
-/// A poller has found the connection in the table. Its owner takes it out before the poller leaves
-/// its segment, and lets go to a thread that only looks: that one hands on what it finds.
+/// A poller has found the connection in the table. Its owner removes it before the poller leaves
+/// its segment, and releases it to a read-only thread, which hands on the work.
 #[test]
 fn a_syn_left_with_a_thread_that_looks_at_a_connection_that_has_gone() {
     let (mut peer, _server, endpoint) = Peer::open(&[]);

@@ -99,8 +99,8 @@ fn cookies_and_the_resets_of_bad_ones_are_signed() {
         pair.b.poll(pair.now, 64).unwrap();
         assert_eq!(pair.counter("TcpExtSyncookiesSent"), (0, 1));
         if late {
-            // The cookie is not good any more when it comes back; the SYN that is sent again
-            // meanwhile keeps the listener looking.
+            // The cookie has expired when it comes back; the SYN that is retransmitted meanwhile
+            // keeps the listener accepting cookies.
             pair.now += Duration::from_secs(125);
             pair.a.poll(pair.now, 64).unwrap();
         }

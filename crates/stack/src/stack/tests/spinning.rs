@@ -81,7 +81,7 @@ fn a_poller_that_waits_during_a_lease_comes_back() {
     pair.a.wait(pair.now, None).unwrap();
     spin.succeed(pair.now);
     pair.a.wait(pair.now, None).unwrap();
-    // The lease has ended, and something has arrived that nobody was told of: it does not sleep.
+    // The lease has ended, and a packet has arrived without a wake-up: it does not sleep.
     let listener = pair.listen(B4, 16);
     let _client = pair.connect(B4);
     pair.b.poll(pair.now, 64).unwrap();

@@ -1,4 +1,4 @@
-//! Connections go on, and open, while SYNs arrive that nobody stands behind.
+//! Connections continue, and open, during a flood of SYNs with forged sources.
 
 use std::net::IpAddr;
 
@@ -100,7 +100,7 @@ fn a_segment_behind_ten_thousand_syns_is_served_by_the_same_poll() {
     assert_eq!(cookies + shed + remembered, u64::from(SYNS));
     assert!(cookies >= u64::from(COOKIE_BURST) && cookies <= most_cookies(SYNS), "{cookies}");
     assert_eq!(count(&pair, "TcpExtListenDrops"), 0);
-    // What is not behind a full device is answered at once.
+    // A SYN that is not behind a full device is answered at once.
     let honest = pair.connect(B4);
     pair.run(Duration::from_millis(10));
     assert_eq!(honest.state(), State::Established);

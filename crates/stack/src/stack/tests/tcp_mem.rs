@@ -17,7 +17,7 @@ const FLOWS: usize = 1000;
 const LEN: usize = 256 << 10;
 const MIB: usize = 1 << 20;
 
-/// Who was woken: a flow, and whether it is its reader.
+/// The woken waiters: a flow, and whether it is its reader.
 type Woken = Arc<Mutex<Vec<(usize, bool)>>>;
 
 struct Flag(usize, bool, Woken);
@@ -185,12 +185,13 @@ fn a_thousand_flows_stay_below_the_limit() {
     for stack in [&pair.a, &pair.b] {
         let memory = stack.memory();
         assert_eq!(memory.thresholds[2], limit);
-        // What every connection may always have, as far as it was needed; see the module.
+        // The minimum that every connection may always have, as far as it was needed; see the
+        // module.
         assert!(memory.peak <= limit + 4 * MIB, "{memory:?}");
         assert!(stack.counter("TcpExtTCPMemoryPressures").unwrap() > 0);
     }
-    // The buffers are those of the sender, so what both stacks hold is in one pool. A buffer that
-    // is not filled to its end counts only as long as its writer has it.
+    // The buffers are those of the sender, so the memory of both stacks is in one pool. A buffer
+    // that is not filled to its end counts only as long as its writer has it.
     assert!(worst.get() <= 2 * limit + 8 * MIB, "{} MiB of buffers", worst.get() / MIB);
     for name in ["PruneCalled", "RcvPruned", "OfoPruned", "TCPRcvQDrop", "TCPRcvCollapsed"] {
         let count = pair.b.counter(&format!("TcpExt{name}")).unwrap();
@@ -236,7 +237,7 @@ fn starved(pair: &mut Pair) -> ([Arc<TcpSocket>; 4], Arc<CountingWaker>) {
     assert!(at < data.len() && other == MIB && client.unsent_len() > 0);
     pair.a.set_sysctl(pair.now, "net.ipv4.tcp_mem", "512 768 1024").unwrap();
     assert!(used(&pair.a) > 4 * MIB);
-    // What the buffer that is there already still takes costs nothing.
+    // Bytes that fit into the existing buffer cost nothing.
     feed(&client, pair.now, &data, &mut other);
     assert!(other < MIB + MIB / 4, "{other}");
     let (count, waker) = CountingWaker::new();
@@ -295,7 +296,7 @@ fn one_minimum_is_always_there() {
     drop((hog, reader));
 }
 
-/// Connections that nobody reads, and which were offered more together than there may be.
+/// Connections that are not read, and which were offered more together than the limit.
 fn unread(pair: &mut Pair, data: &[u8]) -> Vec<(Arc<TcpSocket>, Arc<TcpSocket>, usize)> {
     let listener = pair.listen(B4, 16);
     let mut open = || {

@@ -167,7 +167,7 @@ fn a_slow_reader_closes_the_window() {
     let (client, server) = pair.open(B4, &listener);
     let data = pattern(48 << 20, 9);
     let (mut at, mut got) = (0, Vec::new());
-    // Nobody reads for ten seconds.
+    // The receiver does not read for ten seconds.
     pair.run_until(Duration::from_secs(10), |pair| {
         feed(&client, pair.now, &data, &mut at);
         false

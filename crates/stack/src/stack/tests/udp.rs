@@ -16,7 +16,7 @@ use crate::limits::{
 };
 use crate::{InterfaceConfig, PathMtuDiscovery, SocketError, Stack, UdpSocket, UdpTransmit};
 
-/// To a destination, with nothing else asked for.
+/// A send to a destination, without other options.
 fn to(addr: SocketAddr) -> UdpTransmit {
     UdpTransmit { to: Some(addr), ..UdpTransmit::default() }
 }
@@ -305,7 +305,7 @@ fn a_sender_of_a_stream_that_watches_the_devices_keeps_them() {
         pair.now += STREAM_SPAN / 2;
     }
     assert!(client.polls_devices(pair.now));
-    // What acknowledges the stream: the poller has not seen it.
+    // The packets that acknowledge the stream: the poller has not seen them.
     let from = client.local_addr().port();
     server.send(pair.now, &to(addr(B4, from)), &[&[1; 100]]).unwrap();
     assert_eq!(client.recv(pair.now, &mut [0; 200]).map(|read| read.len), Ok(100));
@@ -331,8 +331,8 @@ fn a_watcher_keeps_no_devices_that_still_hold_packets() {
     let mut waiter = pair.b.queue_waiter(0).unwrap();
     waiter.lend_to_readers();
     let next = || server.recv(pair.now, &mut [0; 200]).map(|read| read.len);
-    // Twice what one poll takes, for somebody else, come before what is for the watcher: its own
-    // poll and the last look bring nothing for it.
+    // Twice the packets of one poll, for another socket, come before those for the watcher: its own
+    // poll and the last check bring nothing for it.
     for _ in 0..2 * RX_BATCH {
         client.send(pair.now, &to(addr(B4, 10)), &[b"other"]).unwrap();
     }
@@ -397,7 +397,7 @@ fn a_stack_whose_poller_does_not_lend_never_polls_for_a_reader() {
 #[test]
 fn all_sockets_together_obey_udp_mem_and_each_gets_one() {
     let mut pair = Pair::new();
-    // Each datagram is in a chunk of a page, and costs the stack a little beside that.
+    // Each datagram is in a chunk of a page, and costs the stack a little more.
     pair.b.sysctl().set("net.ipv4.udp_mem", "1 1 6").unwrap();
     let servers: Vec<_> = (1..=3).map(|port| pair.b.bind_udp(addr(B6, port)).unwrap()).collect();
     let client = bind(&pair.a, "[::]:0");
@@ -533,7 +533,7 @@ fn a_full_interface_is_would_block_and_ends_by_itself() {
 fn who_waits_for_an_interface_that_stands_still_may_use_others_and_hears_of_its_end() {
     let mut pair = Pair::new();
     let (far, there) = (addr("198.51.100.2", 9), addr(B4, 9));
-    // Nobody reads it.
+    // The peer does not read it.
     let (device, _end) = channel(ChannelConfig::default().to_caller(2)).unwrap();
     let addresses = vec![(ip("198.51.100.1"), 24)];
     let second = pair.a.add_interface(InterfaceConfig { device, addresses, mtu: None }).unwrap();
@@ -716,7 +716,7 @@ fn groups_and_broadcast() {
         let got = (texts(&member, pair.now), texts(&here, pair.now));
         assert_eq!(got, (vec![there.to_owned()], vec![there.to_owned()]));
     }
-    // Nobody answers what is for all: no ICMP, whatever the port.
+    // A broadcast is never answered: no ICMP, whatever the port.
     send(&mut pair, addr("192.0.2.255", 77), "closed");
     assert_eq!(pair.counter("IcmpOutMsgs"), (0, 0));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::harness::*;
 use crate::{SocketError, UdpFlowConfig, UdpSocket, UdpTransmit};
 
-/// What is read next: who sent it, to where, and what it is.
+/// The next datagram: its sender, its destination, and its text.
 fn next(pair: &Pair, socket: &UdpSocket) -> Result<(String, String, String), SocketError> {
     let mut buf = [0; 100];
     let read = socket.recv(pair.now, &mut buf)?;

@@ -1,4 +1,4 @@
-//! Datagrams and echo requests to groups and broadcast addresses: who hears them.
+//! Datagrams and echo requests to groups and broadcast addresses, and their receivers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -120,7 +120,8 @@ fn an_echo_request_to_all_nodes_is_answered_from_our_own_address() {
     let member = bare.a.bind_udp(addr("::", 5353)).unwrap();
     member.join_group(ip("ff02::fb")).unwrap();
     assert_eq!(bare.exchange(&echo_v6("ff02::fb")).len(), 1, "a socket is in the group");
-    // To a group of IPv4 or a broadcast address nobody answers (RFC 1122, section 3.2.2.6).
+    // An echo request to an IPv4 group or a broadcast address is not answered (RFC 1122, section
+    // 3.2.2.6).
     let echo = icmp4(&Icmpv4Repr::EchoRequest { ident: 1, seq: 2, data: b"anybody?" });
     for to in [ALL_HOSTS, "192.0.2.255", "255.255.255.255"] {
         assert!(bare.exchange(&redirected(v4(protocol::ICMP, &echo), to)).is_empty(), "{to}");

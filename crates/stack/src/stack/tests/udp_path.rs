@@ -1,4 +1,4 @@
-//! What ICMP says of datagrams: refused ports, path MTUs, and what is not to be believed.
+//! ICMP errors about datagrams: refused ports, path MTUs, and errors that must be ignored.
 
 use plimsoll_tcp::{ConnectionError, Duration};
 use plimsoll_wire::icmpv4::{self, Icmpv4Repr};
@@ -50,7 +50,7 @@ fn a_quote_of_another_flow_is_not_believed() {
         let code = icmpv4::CODE_PORT_UNREACHABLE;
         v4(protocol::ICMP, &icmp4(&Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet }))
     };
-    // Another port of ours, another port of theirs, another peer, and no ports at all.
+    // Another local port, another remote port, another peer, and no ports at all.
     for (place, other) in [(21, 0), (23, 1), (19, 99)] {
         let mut quoted = sent.clone();
         quoted[place] ^= other | 1;

@@ -8,7 +8,7 @@ use super::harness::*;
 use crate::device::memory_link::LinkConfig;
 use crate::{PathMtuDiscovery, SocketError, UdpSocket, UdpTransmit};
 
-/// What quinn sends at once, at most, with the longest packets of a jumbo frame.
+/// The longest send of quinn, with the longest packets of a jumbo frame.
 static TRAIN: [u8; 10 * 8952] = [7; 10 * 8952];
 
 /// Two sockets that are joined by a link for jumbo frames, one each way.
@@ -42,7 +42,7 @@ fn a_train_above_one_datagram_s_length_leaves_as_several() {
         let mut expected = vec![8952; 9];
         expected.push(5);
         assert_eq!(lengths(&pair, &server), expected);
-        // No more than 64 leave at once.
+        // No more than 64 datagrams leave at once.
         let how = how.segment_size(Some(100));
         assert_eq!(client.send_or_lose(pair.now, &how, &TRAIN[..7050]), Ok(()));
         // Without a length it is one datagram, also one without any byte.

@@ -1,4 +1,4 @@
-//! Packets that nobody wants: the hook, the receiver, and what is done without either.
+//! Packets that no socket accepts: the hook, the receiver, and the treatment without either.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use super::icmp::{Bare, icmp4, icmp6, v4, v4_fragment, v6};
 use crate::packet::{ChecksumState, Gso, Packet};
 use crate::{Disposition, RawTransmit, SocketError, Unhandled, UnhandledConfig, UnhandledKind};
 
-/// An address that is nobody's here.
+/// An address that no stack here has.
 pub(super) const OTHER4: &str = "198.51.100.7";
 pub(super) const OTHER6: &str = "2001:db8:9::7";
 
@@ -78,7 +78,7 @@ fn datagram(port: u16, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Notes the kinds that a hook sees, and answers as it is told.
+/// Records the kinds that a hook gets, and answers as configured.
 #[derive(Default)]
 struct Notes(Mutex<Vec<UnhandledKind>>);
 
@@ -126,13 +126,13 @@ fn a_hook_gets_the_kinds_that_it_asks_for() {
     }
     assert_eq!(bare.count("plimsoll.Unhandled"), kinds.len() as u64);
     drop(hook);
-    // None but what is asked for.
+    // Only the selected kinds.
     let hook =
         bare.a.on_unhandled(UnhandledConfig::default(), notes.note(Disposition::Taken)).unwrap();
     let answers: Vec<usize> = kinds.iter().map(|(packet, _)| bare.exchange(packet).len()).collect();
     assert_eq!(answers, [0, 0, 0, 0, 1, 1, 1, 0]);
     assert_eq!(notes.take(), kinds[..4].iter().map(|(_, kind)| *kind).collect::<Vec<_>>());
-    // Pings to ourselves, and what has a socket, are nobody else's business.
+    // Pings to local addresses, and packets with a socket, do not reach the hook.
     let _socket = bare.a.bind_udp(addr(A4, 53)).unwrap();
     assert_eq!(bare.exchange(&v4(protocol::ICMP, &ping4(1))).len(), 1);
     assert!(bare.exchange(&v4(protocol::UDP, &datagram(53, b"ours"))).is_empty());
@@ -181,7 +181,7 @@ fn a_hook_may_use_the_stack_and_panic() {
     let hook = bare.a.on_unhandled(UnhandledConfig::all(), move |packet| {
         assert!(!flag.load(Ordering::Relaxed), "on purpose");
         let stack = stack.upgrade().unwrap();
-        // What it was asked comes back with source and destination in each other's place.
+        // The request comes back with source and destination exchanged.
         let mut bytes = packet.to_vec();
         bytes[12..20].rotate_left(4);
         stack.send_raw(now, &RawTransmit::default(), &bytes).unwrap();
@@ -222,7 +222,7 @@ fn there_is_one_hook() {
 #[test]
 fn a_receiver_is_woken_and_bounded() {
     let mut bare = Bare::new(&[]);
-    // Each costs 128 bytes beside its own.
+    // Each costs 128 bytes in addition to its own.
     let config = UnhandledConfig::default().rcvbuf(2 * (24 + 128));
     let receiver = bare.a.unhandled(config).unwrap();
     let (woken, waker) = CountingWaker::new();
@@ -238,7 +238,7 @@ fn a_receiver_is_woken_and_bounded() {
     assert_eq!(bytes, [v4(99, &[0; 4]), v4(99, &[1; 4])]);
     assert_eq!((got[0].source(), got[0].destination()), (Some(ip(B4)), Some(ip(A4))));
     assert_eq!((got[0].transport_at(), got[0].interface()), (Some(20), 0));
-    // What was taken may be refused later.
+    // A packet that was taken may be refused later.
     bare.a.refuse_unhandled(bare.now, &got[0]);
     let answers = bare.take();
     let code = icmpv4::CODE_PROTOCOL_UNREACHABLE;
@@ -248,7 +248,7 @@ fn a_receiver_is_woken_and_bounded() {
     let large = v4(99, &[7; 1000]);
     bare.exchange(&large);
     assert_eq!(receiver.recv(bare.now).unwrap().unwrap().to_vec(), large);
-    // The end is told to those who wait.
+    // Waiters are notified of the end.
     let (woken, waker) = CountingWaker::new();
     assert_eq!(receiver.poll_readable(&waker), Poll::Pending);
     bare.a.end(bare.now, crate::StackError::ShutDown);
@@ -268,7 +268,8 @@ fn a_packet_in_fragments_is_handed_out_whole() {
     assert_eq!(packet.to_vec(), v4(99, &data));
 }
 
-/// What a device left to be completed, cut or taken away is done when the hook sees it.
+/// Work that a device left undone (checksum, segmentation, removal of padding) is done when the
+/// hook gets the packet.
 #[test]
 fn what_the_hook_gets_could_go_on_a_wire() {
     let mut bare = Bare::new(&[]);
@@ -300,7 +301,7 @@ fn errors_are_handed_out_if_they_quote_nothing_of_ours() {
     let receiver = bare.a.unhandled(UnhandledConfig::default()).unwrap();
     let socket = bare.a.bind_udp(addr(A4, 700)).unwrap();
     for (port, handed_out) in [(700, false), (701, true), (702, true)] {
-        // A socket for any address and port does not know whom it has sent to.
+        // A socket for any address and port does not record its destinations.
         let any = (port == 702).then(|| bare.a.bind_udp_any(0).unwrap());
         let mut quoted = vec![0; udp::HEADER_LEN];
         UdpRepr { src_port: port, dst_port: 9, payload_len: 0 }.emit(&mut quoted);

@@ -1,5 +1,5 @@
-//! What a panic ends, and what it does not: of a poller, in a waker, in what an application does in
-//! the middle of a poll. And who may wait for a stack.
+//! The consequences of a panic: of a poller, in a waker, in application code during a poll. And the
+//! threads that may wait for a stack.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn a_panic_of_a_poller_is_told_to_all_who_wait() {
     assert_eq!(client.state(), State::Closed);
     assert_eq!(own.accept(pair.now).err(), Some(SocketError::NetworkDown));
     assert!(matches!(opening.poll_connected(Waker::noop()), Poll::Ready(Err(_))));
-    // Nobody would wake who waits from now on.
+    // No thread would wake a waiter from now on.
     assert!(client.wait_readable(key, Waker::noop()).is_ready());
     assert!(client.wait_writable(key, Waker::noop()).is_ready());
     assert!(own.poll_acceptable(Waker::noop()).is_ready());
@@ -116,7 +116,7 @@ fn those_who_gave_up_leave_no_waker_behind() {
         listener.cancel_wait(key);
     }
     for _ in 0..10_000 {
-        // Who asks without a key replaces itself.
+        // A waiter without a key replaces itself.
         assert!(client.poll_readable(&waker).is_pending());
         assert!(listener.poll_acceptable(&waker).is_pending());
     }
@@ -145,7 +145,7 @@ fn one_thread_at_a_time_waits() {
     pair.a.wait(pair.now, Some(pair.now)).expect("nor any more");
 }
 
-/// What is asked before the poller sleeps is the application's own.
+/// The callback before the poller sleeps is application code.
 #[test]
 fn a_panic_of_what_is_asked_ends_the_wait_and_not_the_stack() {
     let pair = Pair::new();

@@ -50,7 +50,7 @@ fn an_ack_that_frees_little_wakes_no_writer() {
         pair.run(LONG);
     }
     let (writer, waker) = CountingWaker::new();
-    // Whoever only looks, below, replaces the waker that has no key.
+    // A registration without a key, below, replaces the waker without a key.
     assert!(client.wait_writable(WaitKey::new(), &waker).is_pending());
     let (mut buf, mut read, mut acks) = ([0; 2_000], 0, 0);
     while writer.count() == 0 {

@@ -1,5 +1,5 @@
-//! Link-local addresses on two links (RFC 4007): the same ones on both, so that nothing but the
-//! zone tells the links apart.
+//! Link-local addresses on two links (RFC 4007): the same ones on both, so that only the zone
+//! distinguishes the links.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -350,7 +350,7 @@ fn a_packet_names_no_zone() {
         let refused = pair.a.send_raw(pair.now, &by(1), &named);
         assert!(matches!(refused, Err(SocketError::Invalid(_))), "{ends:?}: {refused:?}");
     }
-    // From somebody who does not ask this stack.
+    // From the link, where this stack's check on sending does not apply.
     let link = LinkConfig { offloads: false, ..LinkConfig::default() };
     let (near, mut far) = memory_link::pair(link);
     pair.b.replace_device(pair.now, 1, near).unwrap();

@@ -11,7 +11,7 @@ mod plain {
         handle.with(|list| list.push(2));
         let (list, taken) = lent.take().expect("it is lent");
         assert_eq!(list, [1, 2]);
-        // What is put in before the taker is done comes behind, on its own thread.
+        // A value that is put in before the taker is done comes later, on its own thread.
         handle.with(|list| list.push(3));
         drop(taken);
         assert!(lent.take().is_none(), "the loan has ended");
@@ -97,9 +97,9 @@ mod loom_tests {
     const LOOP: Thread = Thread(8);
     const OTHER: Thread = Thread(16);
 
-    /// A handle puts something aside on the thread of the loop and goes to another thread, where it
-    /// puts something aside and hands all over, while the loop takes what was lent to it. `done`
-    /// says whether the loop has handed over what it took before it lets the handle go on.
+    /// A handle puts a value aside on the thread of the loop and moves to another thread, where it
+    /// puts another aside and passes both on, while the loop takes the lent value. `done` is
+    /// whether the loop has passed on what it took before the handle continues.
     fn taken_while_the_handle_leaves(done: bool) {
         loom::model(move || {
             let log = loom::sync::Arc::new(Mutex::new(Vec::new()));
@@ -153,7 +153,7 @@ mod loom_tests {
         });
     }
 
-    /// The handle comes back to the thread of the loop, which has not let go of the loan of before.
+    /// The handle returns to the thread of the loop, which still has the earlier loan.
     #[test]
     fn an_older_loan_does_not_end_the_one_that_stands() {
         loom::model(|| {

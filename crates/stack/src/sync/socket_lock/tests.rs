@@ -8,7 +8,7 @@ mod order {
 
     use super::super::*;
 
-    /// A number behind the lock, and what its owners said on their way out.
+    /// A number behind the lock, and the releases of its owners.
     #[derive(Default)]
     struct Number {
         lock: SocketLock<u32>,
@@ -165,13 +165,13 @@ mod model {
 
     #[derive(Clone, Copy)]
     struct Parts {
-        /// Letting go and looking are one step.
+        /// Releasing and checking are one step.
         owner_looks: bool,
-        /// Leaving a mark and asking for an owner are one step.
+        /// Setting a flag and checking for an owner are one step.
         poller_takes_over: bool,
-        /// What was left is settled, even if the owner itself has nothing to settle.
+        /// Work that others left is settled, even if the owner itself has nothing to settle.
         settles_for_others: bool,
-        /// A poller that finds the socket owned at the end of its batch leaves a mark.
+        /// A poller that finds the socket owned at the end of its batch sets a flag.
         marks_the_end: bool,
     }
 
@@ -217,7 +217,7 @@ mod model {
             if self.parts.owner_looks {
                 return owned.release();
             }
-            // Looks, and lets go after that.
+            // Checks, and releases after that.
             if self.lock.word.state.load(Ordering::Acquire) & MARKS != 0 {
                 return Some(owned);
             }
@@ -260,7 +260,7 @@ mod model {
             }
         }
 
-        /// What an application does that only looks.
+        /// A read-only call of an application.
         fn call(&self) {
             let guard = Owned::wait(self);
             self.release(guard, false);
@@ -273,7 +273,7 @@ mod model {
                     self.run_left(&mut guard);
                     guard.worked_on.push(segment);
                     guard.owes_ack = true;
-                    // The batch goes on: nothing is settled yet.
+                    // The batch continues: nothing is settled yet.
                     let again = self.let_go(guard);
                     if let Some(guard) = again {
                         self.release(guard, false);
@@ -449,8 +449,8 @@ mod model {
         owners(true, 2);
     }
 
-    /// A thread finds an owner and lies down to sleep, and stays so unless it is woken. (One that
-    /// really slept for ever would end the model as a deadlock, which cannot be expected.)
+    /// A thread finds an owner and goes to sleep, and stays so unless it is woken. (A thread that
+    /// really slept for ever would end the model as a deadlock, which the test cannot expect.)
     fn sleeper(looks_again: bool, owner_wakes: bool) {
         loom::model(move || {
             let count = Count::new(false);
@@ -492,7 +492,7 @@ mod model {
         sleeper(true, false);
     }
 
-    /// What is left while a thread is woken is done by that thread, if not by the owner.
+    /// Work that is left while a thread is woken is done by that thread, if not by the owner.
     #[test]
     fn what_is_left_while_a_thread_is_woken_is_done() {
         loom::model(|| {

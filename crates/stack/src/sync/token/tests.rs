@@ -74,7 +74,7 @@ mod loom_tests {
         });
     }
 
-    /// The same with a holder that lets go without looking for the mark: a packet stays behind.
+    /// The same with a holder that releases without checking the flag: a packet stays behind.
     #[test]
     #[should_panic(expected = "left behind")]
     fn a_holder_that_does_not_look_leaves_a_packet() {
@@ -108,7 +108,7 @@ mod loom_tests {
                 loom::thread::spawn(move || drain(&token, &queued))
             };
             queued.fetch_add(1, Ordering::Relaxed);
-            // What the poller does before it sleeps; it would look again otherwise.
+            // The poller's check before it sleeps; otherwise it would check again.
             if !token.leave_to_holder() {
                 drain(&token, &queued);
             }
@@ -117,16 +117,16 @@ mod loom_tests {
         });
     }
 
-    /// When the holder tells the poller of the deadline that it has published.
+    /// The time at which the holder notifies the poller of the deadline that it has published.
     #[derive(Clone, Copy)]
     enum Tells {
         Behind,
         Before,
     }
 
-    /// A thread holds the token and learns of a deadline. The poller skips, is on its way to sleep,
-    /// and reads the deadline that the holder publishes. In the end it knows the deadline, or it is
-    /// woken.
+    /// A thread holds the token and gets a deadline. The poller skips, is about to sleep, and reads
+    /// the deadline that the holder publishes. In the end the poller has read the deadline, or it
+    /// is woken.
     fn poller_hears_of_a_deadline(tells: Tells) {
         const DUE: Instant = Instant::from_nanos(7);
         loom::model(move || {
@@ -161,7 +161,7 @@ mod loom_tests {
             sleep.announce(None);
             let known = next.load(Ordering::Relaxed) != u64::MAX;
             let woken = holder.join().unwrap();
-            // A holder that came after the poller was gone found the token free and told it.
+            // A holder that came after the poller was gone found the token free and notified it.
             let ran = next.load(Ordering::Relaxed) != u64::MAX;
             assert!(!ran || known || woken, "nobody tells the poller");
         });

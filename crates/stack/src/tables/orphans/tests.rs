@@ -21,8 +21,7 @@ fn who_waits_is_woken_by_the_last() {
 
 #[cfg(loom)]
 mod model {
-    //! Whoever goes to sleep ends its thread; when the last orphan has gone, it must have been
-    //! woken.
+    //! A thread that goes to sleep ends; when the last orphan has gone, it must have been woken.
 
     use std::sync::Arc as StdArc;
     use std::task::Wake;
