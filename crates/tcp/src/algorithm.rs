@@ -11,7 +11,7 @@ pub enum CongestionAlgorithm {
     Cubic,
     /// BBR, version 3 (draft-ietf-ccwg-bbr). Always paced.
     Bbr,
-    /// DCTCP (RFC 8257), for networks whose routers mark early and whose hosts all use it.
+    /// DCTCP (RFC 8257), for networks whose routers mark early and whose hosts all use DCTCP.
     Dctcp,
 }
 

@@ -6,7 +6,7 @@ use crate::send::error_queue::TxTimestamps;
 use crate::signature::Md5Key;
 use crate::time::Duration;
 
-/// Whether the part of a super-segment below one MSS travels with it: the four policies of
+/// Policies for the part of a super-segment below one MSS, its *tail*: the four values of
 /// `plimsoll.tcp_tso_tail`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TsoTail {
@@ -19,7 +19,8 @@ pub enum TsoTail {
     /// A super-segment never carries a tail while data may follow, unless TCP_NODELAY is set; the
     /// tail is subject to RFC 896.
     Trim,
-    /// The tail stays unless Nagle's rule with Minshall's condition holds it (Linux since 3.14).
+    /// The tail stays in the super-segment unless Nagle's algorithm with Minshall's condition holds
+    /// it (Linux since 3.14).
     #[default]
     Nagle,
 }
@@ -45,25 +46,25 @@ impl TsoTail {
 }
 
 /// The stack-wide settings that the engine reads. Fields have the names of Linux's sysctls under
-/// `net.ipv4`, defaults are Linux's. A change takes effect at the next call; what an open decides
-/// (options offered, first buffers, the algorithm), with the next connection.
+/// `net.ipv4`, and Linux's defaults. A change takes effect at the next call; settings that an open
+/// uses (options offered, first buffers, the algorithm) take effect with the next connection.
 ///
-/// Where a field names a range, it is what `crates/stack` accepts for the setting. The engine does
-/// not check it: it accepts any value, and values outside the range may be useless.
+/// The ranges of the fields are those that `crates/stack` accepts for the settings. The engine does
+/// not check them: it accepts any value, and values outside the range may be useless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// If not 0, a send buffer holds as many bytes of data as SO_SNDBUF says, as on BSD, and a
-    /// writer goes on only when this many are free or all that it has left fits (BSD: `sb_lowat`).
-    /// 0 is Linux's way of counting. An open socket keeps the buffer that it has.
+    /// If not 0, a send buffer holds as many bytes of data as SO_SNDBUF, as on BSD, and a writer
+    /// continues only when this many bytes are free or its remaining data fits (BSD: `sb_lowat`). 0
+    /// counts as Linux does. An open socket keeps its buffer.
     pub tcp_sndbuf_raw: u32,
     /// Receive buffer in bytes: minimum, default, maximum that autotuning reaches.
     pub tcp_rmem: [usize; 3],
     /// Send buffer in bytes: minimum, default, maximum that autotuning reaches.
     pub tcp_wmem: [usize; 3],
-    /// Scaled windows follow the free buffer, also where that shrinks, which RFC 9293 advises
-    /// against (section 3.8.6).
+    /// Scaled windows follow the free buffer, even when it shrinks, which RFC 9293 advises against
+    /// (section 3.8.6).
     pub tcp_shrink_window: bool,
-    /// Grow receive buffers by what the application reads per round trip.
+    /// Grow receive buffers with the amount that the application reads per round trip.
     pub tcp_moderate_rcvbuf: bool,
     /// Offer and accept SACK.
     pub tcp_sack: bool,
@@ -75,12 +76,12 @@ pub struct Config {
     pub tcp_window_scaling: bool,
     /// Retransmissions of a SYN before the open fails.
     pub tcp_syn_retries: u8,
-    /// Retransmissions of a SYN before their distance begins to double. They do not count against
+    /// Retransmissions of a SYN before their interval begins to double. They do not count against
     /// `tcp_syn_retries`.
     pub tcp_syn_linear_timeouts: u8,
     /// Retransmissions of a SYN-ACK before the open fails.
     pub tcp_synack_retries: u8,
-    /// Retransmission timeouts before the path is suspected to swallow long packets, 0 to 255.
+    /// Retransmission timeouts before the path is suspected of dropping long packets, 0 to 255.
     pub tcp_retries1: u8,
     /// Retransmission timeouts before the connection is given up.
     pub tcp_retries2: u8,
@@ -92,15 +93,15 @@ pub struct Config {
     pub tcp_keepalive_intvl: Duration,
     /// Unanswered keepalive probes before the connection is given up.
     pub tcp_keepalive_probes: u8,
-    /// How long an orphan stays in FIN-WAIT-2; also the length of TIME-WAIT (Linux has 60 s for
+    /// The lifetime of an orphan in FIN-WAIT-2, and the length of TIME-WAIT (Linux has 60 s for
     /// both).
     pub tcp_fin_timeout: Duration,
     /// Lower bound of the retransmission timeout, 1 us to 120 s (Linux: `tcp_rto_min_us`). If it is
-    /// above `tcp_rto_max`, that holds.
+    /// above `tcp_rto_max`, `tcp_rto_max` applies.
     pub tcp_rto_min: Duration,
     /// Upper bound of the retransmission timeout, 1 s to 120 s (Linux: `tcp_rto_max_ms`).
     pub tcp_rto_max: Duration,
-    /// How long a round trip counts as the least, up to a day. BBR has its own time.
+    /// The time for which a round trip counts as the minimum, up to a day. BBR has its own time.
     pub tcp_min_rtt_wlen: Duration,
     /// The algorithm of new connections.
     pub tcp_congestion_control: CongestionAlgorithm,
@@ -117,70 +118,68 @@ pub struct Config {
     pub tcp_early_retrans: u8,
     /// F-RTO (RFC 5682) after a timeout, unless 0.
     pub tcp_frto: u8,
-    /// ECN: 0 never, 1 ask and agree, 2 agree only (RFC 3168); Accurate ECN (RFC 9768): 3 ask and
-    /// agree, 4 ask for RFC 3168 and agree to either, 5 agree to either only.
+    /// ECN: 0 never, 1 request and accept, 2 accept only (RFC 3168). Accurate ECN (RFC 9768): 3
+    /// request and accept, 4 request RFC 3168 and accept either, 5 accept either only.
     pub tcp_ecn: u8,
-    /// The option of Accurate ECN: 0 never, 1 where it is needed, 2 wherever it fits, 3 also if
-    /// none comes back.
+    /// The option of Accurate ECN: 0 never, 1 where it is needed, 2 wherever it fits, 3 also if the
+    /// peer sends none.
     pub tcp_ecn_option: u8,
-    /// Options of Accurate ECN per round trip at least, 0 to 255, where `tcp_ecn_option` is 1; 0 is
-    /// no minimum.
+    /// The least number of Accurate ECN options per round trip, 0 to 255, if `tcp_ecn_option` is 1;
+    /// 0 means no minimum.
     pub tcp_ecn_option_beacon: u8,
     /// Marks reduce the window less than losses: to 80 % with NewReno and 85 % with CUBIC (RFC
     /// 8511).
     pub tcp_abe: bool,
-    /// HyStart++ (RFC 9406) ends the first slow start of CUBIC, and not HyStart. New connections.
+    /// HyStart++ (RFC 9406) instead of HyStart ends the first slow start of CUBIC. New connections.
     pub tcp_hystart_plus_plus: bool,
     /// A window that the application does not use is kept for five minutes, and reduced further if
-    /// that was wrong (RFC 7661), in place of what `tcp_slow_start_after_idle` says. New
-    /// connections.
+    /// that was wrong (RFC 7661). This replaces `tcp_slow_start_after_idle`. New connections.
     pub tcp_rfc7661: bool,
-    /// A SYN that is retransmitted does not ask for ECN; one that asks for Accurate ECN is tried
-    /// twice. If our SYN or SYN-ACK arrived with a codepoint that no router may have written,
-    /// nothing of ours is ECN-capable any more.
+    /// A retransmitted SYN does not request ECN; one that requests Accurate ECN is tried twice. If
+    /// our SYN or SYN-ACK arrived with a codepoint that no router may have written, our later
+    /// packets are not ECN-capable.
     pub tcp_ecn_fallback: bool,
     /// Initial congestion window in segments, 1 to 1,024 (RFC 6928; Linux: route attribute
     /// `initcwnd`).
     pub initcwnd: u32,
-    /// Wire segments that a super-segment may have however slow the sender is: 1 to 65,535.
+    /// Wire segments that a super-segment may always have, even for a slow sender: 1 to 65,535.
     pub tcp_min_tso_segs: u32,
-    /// The allowance of a super-segment for short round trips halves with every so many
-    /// microseconds, a power of two; 0 is no allowance.
+    /// The extra size of a super-segment for short round trips halves with every 2^n microseconds
+    /// of the least round trip, where n is this field; 0 means no extra size.
     pub tcp_tso_rtt_log: u8,
-    /// A super-segment that is not full waits only while it is less than this part of the window;
-    /// 0 is a fixed bound.
+    /// A super-segment that is not full waits only while it is less than this fraction of the
+    /// window; 0 means a fixed limit.
     pub tcp_tso_win_divisor: u8,
-    /// Wait a little for an ACK that lets a fuller super-segment go.
+    /// Wait a little for an ACK that allows a fuller super-segment.
     pub tcp_tso_defer: bool,
-    /// Nagle's rule holds for two round trips and a millisecond at most: an ACK that takes longer
-    /// is delayed by a peer that waits for what is held. Linux has no such bound.
+    /// Nagle's algorithm holds data for at most two round trips and a millisecond: an ACK that
+    /// takes longer is delayed by a peer that waits for the held data. Linux has no such limit.
     pub tcp_nagle_bound: bool,
     /// Whether tails of super-segments travel with them.
     pub tcp_tso_tail: TsoTail,
-    /// A small write waits for the completion of what its connection still has below it.
+    /// A small write waits for the completion of its connection's packets below.
     pub tcp_autocorking: bool,
-    /// Most bytes that a connection without pacing has below it.
+    /// The most bytes that a connection without pacing has below it.
     pub tcp_limit_output_bytes: u32,
     /// Pacing rate in slow start, in percent of one window per round trip: 0 to 1,000. BBR has its
     /// own rates.
     pub tcp_pacing_ss_ratio: u32,
     /// Pacing rate in congestion avoidance, in percent of one window per round trip: 0 to 1,000.
     pub tcp_pacing_ca_ratio: u32,
-    /// Least MSS that is ever used, in bytes with options: 1 to 65,535.
+    /// The smallest MSS that is ever used, in bytes with options: 1 to 65,535.
     pub tcp_min_snd_mss: u16,
-    /// Probes of the path MTU (RFC 4821): 0 never, 1 once timeouts suggest that the path swallows
-    /// long packets, 2 always.
+    /// Probes of the path MTU (RFC 4821): 0 never, 1 once timeouts suggest that the path drops long
+    /// packets, 2 always.
     pub tcp_mtu_probing: u8,
     /// The MSS with which such a search begins, in payload bytes: 48 to 65,495.
     pub tcp_base_mss: u16,
-    /// The least MSS that it comes down to, in payload bytes: 48 to 65,495.
+    /// The lowest MSS of such a search, in payload bytes: 48 to 65,495.
     pub tcp_mtu_probe_floor: u16,
-    /// A search rests when its range has fewer bytes than this: 1 to 65,495.
+    /// A search ends when its range has fewer bytes than this: 1 to 65,495.
     pub tcp_probe_threshold: u16,
-    /// Time from the beginning of a search to that of the next one, if it rests by then: up to
-    /// 4,000,000 s.
+    /// Time between the starts of two searches, if the first has ended by then: up to 4,000,000 s.
     pub tcp_probe_interval: Duration,
-    /// How long a router's report of a smaller MTU is believed, 1 s to a day (Linux:
+    /// The time for which a router's report of a smaller MTU is valid, 1 s to a day (Linux:
     /// `net.ipv4.route.mtu_expires`).
     pub mtu_expires: Duration,
     /// Least time between two ACKs for invalid segments, up to 600 s (Linux:
@@ -190,25 +189,26 @@ pub struct Config {
     pub tcp_delack_min: Duration,
     /// Longest delayed ACK, 1 ms to 1 s (Linux: `TCP_DELACK_MAX`).
     pub tcp_delack_max: Duration,
-    /// The ACKs that a batch of segments asks for become one at its end.
+    /// The ACKs that a batch of segments requires become one at its end.
     pub tcp_backlog_ack_defer: bool,
-    /// An application that answers what it receives has its answers carry the ACKs.
+    /// The answers of an application that answers received data carry the ACKs.
     pub tcp_pingpong: bool,
-    /// Longest delay of compressed ACKs, up to 100 ms; zero is no compression.
+    /// Longest delay of compressed ACKs, up to 100 ms; zero disables compression.
     pub tcp_comp_sack_delay: Duration,
-    /// How much later Linux lets the timer of compressed ACKs fire. It has no effect here.
+    /// The extra delay that Linux allows the timer of compressed ACKs. It has no effect here.
     pub tcp_comp_sack_slack: Duration,
-    /// Most ACKs that are compressed into one; 0 is no compression.
+    /// The most ACKs that are compressed into one; 0 disables compression.
     pub tcp_comp_sack_nr: u8,
     /// Delay of compressed ACKs in percent of the round-trip time, 1 to 1,000.
     pub tcp_comp_sack_rtt_percent: u32,
-    /// Unsent bytes from which on a write takes no more; a blocked writer goes on below half of it.
+    /// Number of unsent bytes from which a write takes no more; a blocked writer continues below
+    /// half of it.
     pub tcp_notsent_lowat: u32,
     /// Reset on accept-queue overflow rather than drop.
     pub tcp_abort_on_overflow: bool,
     /// SYNs that one listener keeps without a completed handshake.
     pub tcp_max_syn_backlog: u32,
-    /// Decisions that each new connection keeps to tell why it did what it did; 0 is off.
+    /// Number of decisions in each new connection's log; 0 disables the log.
     pub decision_log: u32,
     /// RFC 1337: ignore resets in TIME-WAIT.
     pub tcp_rfc1337: bool,
@@ -292,22 +292,22 @@ impl Default for Config {
     }
 }
 
-/// The options of one socket. `None` means "as the stack's setting says".
+/// The options of one socket. `None` selects the stack's setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// TCP_NODELAY: Nagle off.
+    /// TCP_NODELAY: disables Nagle's algorithm.
     pub nodelay: bool,
-    /// TCP_CORK: less than a segment waits, but not longer than a retransmission timeout or 200 ms,
+    /// TCP_CORK: less than a segment waits, but no longer than a retransmission timeout or 200 ms,
     /// whichever is longer.
     pub cork: bool,
-    /// SO_ZEROCOPY: writes may ask for a report when their buffers are free again.
+    /// SO_ZEROCOPY: writes may request a report when their buffers are free again.
     pub zerocopy: bool,
-    /// Automatic corking of this socket; `None` is as `tcp_autocorking` says.
+    /// Automatic corking of this socket; `None` selects `tcp_autocorking`.
     pub autocork: Option<bool>,
-    /// What happens to tails of this socket's super-segments; `None` is as `tcp_tso_tail` says.
+    /// The policy for tails of this socket's super-segments; `None` selects `tcp_tso_tail`.
     pub tso_tail: Option<TsoTail>,
-    /// SO_MAX_PACING_RATE: bytes per second that the socket sends at most.
+    /// SO_MAX_PACING_RATE: the most bytes per second that the socket sends.
     pub max_pacing_rate: Option<u64>,
     /// SO_KEEPALIVE.
     pub keepalive: bool,
@@ -319,65 +319,65 @@ pub struct Options {
     pub keep_cnt: Option<u8>,
     /// TCP_USER_TIMEOUT (RFC 5482); zero or `None` is off.
     pub user_timeout: Option<Duration>,
-    /// TCP_RTO_MIN_US: lower bound of the retransmission timeout, 1 us to 120 s; zero or `None` is
-    /// as `tcp_rto_min` says.
+    /// TCP_RTO_MIN_US: lower bound of the retransmission timeout, 1 us to 120 s; zero or `None`
+    /// selects `tcp_rto_min`.
     pub rto_min: Option<Duration>,
     /// TCP_RTO_MAX_MS: upper bound of the retransmission timeout, also that of a SYN, 1 s to 120 s;
-    /// zero or `None` is as `tcp_rto_max` says.
+    /// zero or `None` selects `tcp_rto_max`.
     pub rto_max: Option<Duration>,
-    /// How long a connection of which one half is closed may stay while no data moves in either
-    /// direction; then it is reset. Zero or `None` is no limit, as on Linux.
+    /// The time after which a half-closed connection without data in either direction is reset.
+    /// Zero or `None` means no limit, as on Linux.
     pub half_close_timeout: Option<Duration>,
-    /// Bytes of memory that the queues of the connection may bind, in both directions together:
-    /// 65,536 at least; `None` is no bound but that of the buffers. The engine does not look at it;
-    /// the stack tells it how much memory there is.
+    /// Limit of the memory of the connection's queues, in bytes, for both directions together:
+    /// 65,536 at least; `None` means no limit except that of the buffers. The engine ignores it;
+    /// the stack passes the available memory with each call.
     pub memory_budget: Option<usize>,
     /// SO_SNDBUF as it was set; the buffer counts twice as much (see
-    /// [`Connection::sndbuf`](crate::Connection::sndbuf)). Switches send autotuning off.
+    /// [`Connection::sndbuf`](crate::Connection::sndbuf)). Disables send autotuning.
     pub sndbuf: Option<usize>,
-    /// SO_RCVBUF as it was set, which is what the buffer holds of data. Switches receive autotuning
-    /// off.
+    /// SO_RCVBUF as it was set, which is the amount of data that the buffer holds. Disables receive
+    /// autotuning.
     pub rcvbuf: Option<usize>,
-    /// TCP_WINDOW_CLAMP: the most bytes that the window offers, 1,152 at least. What the peer was
-    /// offered before stays offered. `None` is no bound but that of the buffer.
+    /// TCP_WINDOW_CLAMP: the largest window offered, 1,152 bytes at least. Earlier offers stay
+    /// valid. `None` means no limit except that of the buffer.
     pub window_clamp: Option<u32>,
     /// TCP_MAXSEG: upper bound for the MSS in both directions.
     pub maxseg: Option<u16>,
     /// TCP_CONGESTION.
     pub congestion: Option<CongestionAlgorithm>,
-    /// Decisions that the connection keeps to tell why it did what it did; 0 is off, `None` as
-    /// `decision_log` says.
+    /// Number of decisions in the connection's log; 0 disables the log, `None` selects
+    /// `decision_log`.
     pub decision_log: Option<u32>,
     /// TCP_NOTSENT_LOWAT in bytes; 0 is the same as `None`.
     pub notsent_lowat: Option<u32>,
-    /// SO_RCVLOWAT in bytes; 0 and 1 are the same.
+    /// SO_RCVLOWAT in bytes; 0 and 1 have the same effect.
     pub rcvlowat: u32,
     /// SO_OOBINLINE: urgent data stays in the stream.
     pub oobinline: bool,
     /// TCP_QUICKACK as last set; `None` if never.
     pub quickack: Option<bool>,
-    /// What the route to the peer says. It has no setter: the stack fills it in when a connection
-    /// opens, whatever is in it before, from the routes ([`RouteMetrics`]).
+    /// The attributes of the route to the peer. It has no setter: when a connection opens, the
+    /// stack overwrites it from the routes ([`RouteMetrics`]).
     pub route: RouteMetrics,
     /// TCP_LINGER2: stay in FIN-WAIT-2.
     pub linger2: Option<Duration>,
     /// TCP_SYNCNT.
     pub syn_retries: Option<u8>,
     /// TCP_DEFER_ACCEPT, as timeouts of the SYN-ACK: until then an ACK without data does not
-    /// complete the handshake. 0 is off.
+    /// complete the handshake. 0 disables it.
     pub defer_accept: u8,
-    /// TCP_SAVE_SYN, of a listener: the headers of SYNs are kept for the application that accepts.
-    /// The engine does not look at it.
+    /// TCP_SAVE_SYN, of a listener: saves the headers of SYNs for the application that accepts. The
+    /// engine ignores it.
     pub save_syn: bool,
     /// TCP_FASTOPEN_NO_COOKIE: Fast Open without cookies.
     pub fastopen_no_cookie: bool,
     /// TCP_MD5SIG: the key that signs every segment.
     pub md5_key: Option<Md5Key>,
-    /// IP_MTU_DISCOVER or IPV6_MTU_DISCOVER. The engine does not look at it.
+    /// IP_MTU_DISCOVER or IPV6_MTU_DISCOVER. The engine ignores it.
     pub path_mtu_discovery: PathMtuDiscovery,
-    /// IP_TOS or IPV6_TCLASS, without the ECN bits. The engine does not look at it.
+    /// IP_TOS or IPV6_TCLASS, without the ECN bits. The engine ignores it.
     pub tos: u8,
-    /// IP_TTL or IPV6_UNICAST_HOPS; 0 is as the stack's setting says. As `tos`.
+    /// IP_TTL or IPV6_UNICAST_HOPS; 0 selects the stack's setting. The engine ignores it.
     pub ttl: u8,
 }
 
@@ -429,22 +429,21 @@ impl Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetOption {
-    /// TCP_NODELAY. Setting it sends what Nagle or a cork held.
+    /// TCP_NODELAY. Setting it sends data that Nagle's algorithm or a cork held.
     NoDelay(bool),
-    /// TCP_CORK. Clearing it sends what it held.
+    /// TCP_CORK. Clearing it sends the data that it held.
     Cork(bool),
     /// SO_ZEROCOPY.
     ZeroCopy(bool),
-    /// Automatic corking of this socket; `None` is as the stack's setting says.
+    /// Automatic corking of this socket; `None` selects the stack's setting.
     Autocork(Option<bool>),
-    /// What happens to tails of super-segments; `None` is as the stack's setting says.
+    /// The policy for tails of super-segments; `None` selects the stack's setting.
     TsoTail(Option<TsoTail>),
     /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
     MaxPacingRate(u64),
-    /// Decisions that the connection keeps to tell why it did what it did; 0 is off. What it kept
-    /// before is forgotten.
+    /// Number of decisions in the connection's log; 0 disables it. Earlier entries are dropped.
     DecisionLog(u32),
-    /// SO_TIMESTAMPING, as far as it asks for transmit timestamps.
+    /// The transmit timestamps of SO_TIMESTAMPING.
     TxTimestamps(TxTimestamps),
     /// IP_TOS or IPV6_TCLASS.
     Tos(u8),
@@ -452,7 +451,7 @@ pub enum SetOption {
     Ttl(u8),
     /// TCP_SYNCNT.
     SynRetries(u8),
-    /// TCP_DEFER_ACCEPT, which means nothing to a connection that exists.
+    /// TCP_DEFER_ACCEPT, which has no effect on an existing connection.
     DeferAccept(u8),
     /// TCP_MAXSEG. It bounds the MSS that an open negotiates; an open connection keeps its own.
     MaxSeg(u16),

@@ -1,4 +1,4 @@
-//! One TCP connection: the type that owns everything below and wires it together.
+//! One TCP connection: the type that owns all parts and connects them.
 //!
 //! # Theory of operation
 //!
@@ -13,10 +13,10 @@
 //!
 //! Timers: all in one table, see [`Timer`].
 //!
-//! [`reading`] has the calls of readers, and what else is wired to the receive half; [`sending`]
-//! those of writers, and the send half.
+//! [`reading`] has the calls of readers, and the other glue code of the receive half; [`sending`]
+//! has those of writers, and of the send half.
 //!
-//! What it does not do: listening, demultiplexing, ports, IP, checksums. The stack does.
+//! The stack does listening, demultiplexing, ports, IP and checksums.
 
 pub(crate) mod input;
 mod reading;
@@ -71,14 +71,14 @@ const RESTING_TIME: Nanos = Nanos::from_secs(1);
 /// | errors and reports | [`take_error`], [`take_report`] |
 /// | ends | [`shutdown`], [`shutdown_read`], [`close`], [`abort`] |
 /// | options | [`set_option`] |
-/// | told of Fast Open | [`set_write_pending`], [`report_syn_data`], [`adopt`] |
+/// | Fast Open state | [`set_write_pending`], [`report_syn_data`], [`adopt`] |
 /// | **packets out** | [`poll_transmit`], [`poll_transmit_with`] |
 /// | **events out** | [`poll_event`], [`poll_writable`], [`poll_fast_open`] |
 /// | **next deadline** | [`poll_timeout`], [`releases_at`] |
 ///
 /// After each of these, or a batch of them: packets, then events, then the deadline. Everything
-/// else is a getter and changes nothing. What [`handle`] takes is an [`Input`](crate::Input); call
-/// it with [`Input::Timeout`](crate::Input::Timeout) when the one timer of the connection fires.
+/// else is a getter and changes nothing. [`handle`] takes an [`Input`](crate::Input); call it with
+/// [`Input::Timeout`](crate::Input::Timeout) when the connection's one timer fires.
 ///
 /// [`connect`]: Self::connect
 /// [`accept`]: Self::accept
@@ -171,7 +171,7 @@ pub(crate) struct PendingRst {
     pub(crate) ack: Option<SeqNum>,
 }
 
-/// What counts every segment, whatever it carries.
+/// The counts of all segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) segs_out: u64,
@@ -253,7 +253,7 @@ impl Connection {
             self.explain.add_cause(Causes::TIMER);
             match timer {
                 Timer::Retransmit => self.on_retransmission_timeout(cx),
-                // What it held is asked about by the next poll.
+                // The next poll checks the data that it held again.
                 Timer::Pacing | Timer::TsoDefer => {}
                 Timer::Persist => self.on_persist_timeout(cx),
                 Timer::DelayedAck => self.rcv.on_ack_timeout(cx),
@@ -283,7 +283,7 @@ impl Connection {
         self.debug_invariants();
     }
 
-    /// The earliest point at which [`Input::Timeout`](crate::Input::Timeout) has something to do.
+    /// The earliest time at which [`Input::Timeout`](crate::Input::Timeout) has work.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
@@ -308,22 +308,22 @@ impl Connection {
         Timer::ALL.into_iter().any(|timer| self.timers.is_due(timer, now) && acts_on_silence(timer))
     }
 
-    /// Takes what happened since the last call.
+    /// Takes the events since the last call.
     pub fn poll_event(&mut self) -> Events {
         self.events.take()
     }
 
-    /// The state of RFC 9293.
+    /// The connection's state (RFC 9293).
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Why the connection ended early, if it did.
+    /// The reason why the connection ended early, if it did.
     pub fn error(&self) -> Option<ConnectionError> {
         self.error
     }
 
-    /// How the connection came to its end: that of TIME-WAIT or CLOSED, `None` before.
+    /// The connection's ending: set in TIME-WAIT or CLOSED, `None` before.
     pub fn ending(&self) -> Option<Ending> {
         match (self.state, self.error) {
             (State::TimeWait, _) => Some(Ending::InOrder),
@@ -341,20 +341,21 @@ impl Connection {
         error.or_else(|| self.soft_error.take())
     }
 
-    /// The socket's options as they are now.
+    /// The socket's present options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Whether routers are not believed about the path MTU, and so may fragment packets: because
-    /// the route says `mtu lock`, or by what was learnt ([`LearntMtu::locked`](crate::LearntMtu)).
+    /// Whether the connection ignores routers' MTU reports and lets routers fragment its packets:
+    /// because the route has `mtu lock`, or because of a learnt MTU
+    /// ([`LearntMtu::locked`](crate::LearntMtu)).
     #[inline]
     pub fn has_locked_mtu(&self) -> bool {
         self.options.route.mtu_lock || self.path.is_locked()
     }
 
-    /// Whether `seq` belongs to a segment that was sent and is not yet acknowledged: what an ICMP
-    /// error must quote to be believed (RFC 5927, section 4.1).
+    /// Whether `seq` belongs to a segment that was sent and is not yet acknowledged, as the quote
+    /// of a valid ICMP error must (RFC 5927, section 4.1).
     pub fn is_in_flight(&self, seq: SeqNum) -> bool {
         let first = if self.is_early() { self.snd.iss() } else { self.snd.una() };
         seq.since(first) <= self.snd.nxt().since(first)
@@ -365,7 +366,7 @@ impl Connection {
         self.orphan
     }
 
-    /// The application writes no more: our FIN follows what is queued. Reading goes on.
+    /// Shuts the write side: our FIN follows the queued data. Reading continues.
     pub fn shutdown(&mut self, cx: &Context) {
         self.debug_invariants();
         self.explain.add_cause(Causes::OPTION);
@@ -380,8 +381,8 @@ impl Connection {
         self.debug_invariants();
     }
 
-    /// The application reads no more. By itself that changes nothing, as on Linux; but once our FIN
-    /// is queued as well, new data of the peer is answered by a reset, as after a close.
+    /// Shuts the read side. By itself that changes nothing, as on Linux; but once our FIN is queued
+    /// as well, new data of the peer is answered by a reset, as after a close.
     pub fn shutdown_read(&mut self) {
         self.debug_invariants();
         self.rcv.shut();
@@ -394,8 +395,9 @@ impl Connection {
         }
     }
 
-    /// The application lets go. Unread data means a reset (RFC 1122, section 4.2.2.13), since the
-    /// peer would take it for delivered; otherwise our FIN follows what is queued.
+    /// The application closes the connection. With unread data it is reset (RFC 1122, section
+    /// 4.2.2.13), since the peer would otherwise regard that data as delivered. Without, our FIN
+    /// follows the queued data.
     pub fn close(&mut self, cx: &Context) {
         self.debug_invariants();
         self.orphan = true;
@@ -414,7 +416,7 @@ impl Connection {
         self.debug_invariants();
     }
 
-    /// Ends the connection at once, with a reset if the peer knows of it.
+    /// Ends the connection at once, with a reset if the peer may have state for it.
     pub fn abort(&mut self, cx: &Context) {
         self.debug_invariants();
         match self.state {
@@ -473,7 +475,7 @@ impl Connection {
         self.debug_invariants();
     }
 
-    /// What follows from a changed option.
+    /// Applies the consequences of a changed option.
     fn apply_option(&mut self, cx: &Context, option: &SetOption) {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
@@ -511,22 +513,23 @@ impl Connection {
         self.explain.records()
     }
 
-    /// Whether SO_ERROR has something to tell.
+    /// Whether an error is pending for SO_ERROR.
     pub fn has_error(&self) -> bool {
         (self.error.is_some() && !self.error_taken) || self.soft_error.is_some()
     }
 
-    /// Bytes of memory of this connection, without the chunks that its queues refer to.
+    /// Bytes of memory of this connection, without the chunks that its queues use.
     pub fn memory_bytes(&self) -> usize {
         let heap = self.rcv.heap_bytes() + self.snd.heap_bytes();
         let open = self.fast_open.as_ref().map_or(0, |_| size_of::<FastOpenClient>());
         size_of::<Connection>() + heap + self.explain.heap_bytes() + open + self.ecn.heap_bytes()
     }
 
-    /// When a timeout gives memory back that only data needs which waits or is in flight: a second
-    /// after the connection was last in use. None if it holds none, or needs it. Nothing else waits
-    /// for that, so it is no deadline of [`poll_timeout`](Self::poll_timeout): a caller with many
-    /// connections arms a timer for it as well.
+    /// The time at which a timeout frees memory that is needed only while data waits or is in
+    /// flight: a second after the connection was last in use. `None` if there is no such memory, or
+    /// it is needed. Nothing else waits for that, so it is no deadline of
+    /// [`poll_timeout`](Self::poll_timeout): a caller with many connections arms a timer for it as
+    /// well.
     #[inline]
     pub fn releases_at(&self) -> Option<Instant> {
         let resting = self.snd.is_at_rest() && self.rcv.is_at_rest();

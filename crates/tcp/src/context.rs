@@ -1,19 +1,19 @@
-//! What comes with every call of the engine.
+//! The arguments of every call of the engine.
 
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::segment::Below;
 use crate::time::Instant;
 
-/// What comes with every call: the time, what lies below, the settings, and where to count.
+/// The arguments of every call: the time, the data below, the settings, and the counters.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// The time now. It must not run backwards.
+    /// The present time. It must not run backwards.
     pub now: Instant,
-    /// What lies below this connection.
+    /// The packets of this connection below the engine.
     pub below: Below,
     /// The stack's settings.
     pub config: &'a Config,
-    /// Where to count.
+    /// The counters.
     pub counters: &'a Counters,
 }

@@ -1,11 +1,11 @@
 //! SNMP counters of the engine, under Linux's names.
 //!
 //! A counter has one writer and any number of readers. [`Counters`] is the writer: it is not `Sync`
-//! and cannot be cloned, so that only one thread at a time can count with it, and counting is a
-//! load and a store without a locked instruction. [`Values`] are what it counts in, which any
-//! thread may read at any time. A caller that polls from many threads keeps one [`Counters`] for
-//! each and adds up the values when somebody asks. Only values that were made for it
-//! ([`Values::for_many`]) have several writers, which count with locked instructions.
+//! and cannot be cloned, so only one thread at a time can count with it, and counting is a load and
+//! a store without a locked instruction. [`Values`] hold the numbers, which any thread may read at
+//! any time. A caller that polls from many threads keeps one [`Counters`] for each and adds up the
+//! values on request. Only values created for it ([`Values::for_many`]) have several writers, which
+//! count with locked instructions.
 
 use alloc::sync::Arc;
 use core::cell::Cell;
@@ -32,7 +32,7 @@ macro_rules! counters {
                 match self { $(Counter::$variant => $name),* }
             }
 
-            /// What it counts, in one sentence.
+            /// The description, in one sentence.
             pub const fn description(self) -> &'static str {
                 match self { $(Counter::$variant => $doc),* }
             }
@@ -181,8 +181,8 @@ counters! {
 }
 
 impl Counter {
-    /// Those that count that something was taken for lost: recoveries, timeouts, and losses that a
-    /// probe repaired.
+    /// Counters of reductions, in which data was considered lost: recoveries, timeouts, and losses
+    /// that a probe repaired.
     pub const REDUCTIONS: [Counter; 4] = [
         Counter::TcpSackRecovery,
         Counter::TcpRenoRecovery,
@@ -190,7 +190,7 @@ impl Counter {
         Counter::TcpLossProbeRecovery,
     ];
 
-    /// Those that count that this was found to be wrong, and taken back.
+    /// Counters of reductions that were found to be wrong, and undone.
     pub const UNDOS: [Counter; 4] = [
         Counter::TcpFullUndo,
         Counter::TcpPartialUndo,
@@ -199,7 +199,7 @@ impl Counter {
     ];
 }
 
-/// `N` numbers that others count in. Any thread may read them.
+/// `N` numbers for writers to count in. Any thread may read them.
 #[derive(Debug)]
 pub struct Values<const N: usize> {
     numbers: [AtomicU64; N],
@@ -212,21 +212,21 @@ impl<const N: usize> Values<N> {
         Arc::new(Values { numbers: [const { AtomicU64::new(0) }; N], many })
     }
 
-    /// Numbers that several writers count in; see [`Writer::join`].
+    /// Numbers for several writers; see [`Writer::join`].
     pub fn for_many() -> Arc<Values<N>> {
         Values::new(true)
     }
 
-    /// The number with this index now.
+    /// The present number with this index.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such index.
     pub fn get(&self, index: usize) -> u64 {
         self.numbers[index].load(Ordering::Relaxed)
     }
 }
 
-/// Counts in [`Values`]. One thread at a time has it: it may be sent, but not shared.
+/// Counts in [`Values`]. One thread at a time owns it: it may be sent, but not shared.
 #[derive(Debug)]
 pub struct Writer<const N: usize> {
     values: Arc<Values<N>>,
@@ -239,12 +239,12 @@ impl<const N: usize> Writer<N> {
         Writer { values: Values::new(false), not_sync: PhantomData }
     }
 
-    /// One more writer of values that were made for several; `None` if these were not.
+    /// Another writer of values that were made for several; `None` if these were not.
     pub fn join(values: &Arc<Values<N>>) -> Option<Writer<N>> {
         values.many.then(|| Writer { values: values.clone(), not_sync: PhantomData })
     }
 
-    /// What it counts in.
+    /// The values that it counts in.
     pub fn values(&self) -> &Arc<Values<N>> {
         &self.values
     }
@@ -252,14 +252,14 @@ impl<const N: usize> Writer<N> {
     /// Adds `count` to the number with this index.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such index.
     #[inline]
     pub fn add(&self, index: usize, count: u64) {
         let number = &self.values.numbers[index];
         if self.values.many {
             number.fetch_add(count, Ordering::Relaxed);
         } else {
-            // Nobody else writes: that is what the type is for.
+            // No other thread writes, as the type guarantees.
             number.store(number.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
         }
     }
@@ -271,7 +271,7 @@ impl<const N: usize> Default for Writer<N> {
     }
 }
 
-/// What the engine's counters are called as a set of numbers.
+/// The values of the engine's counters.
 pub type CounterValues = Values<{ Counter::ALL.len() }>;
 
 /// One set of counters, and the right to count in it.
@@ -284,12 +284,12 @@ impl Counters {
         Counters::default()
     }
 
-    /// Counts in values that several count in; `None` if these are not such.
+    /// Counts in values with several writers; `None` if these have only one.
     pub fn join(values: &Arc<CounterValues>) -> Option<Counters> {
         Writer::join(values).map(Counters)
     }
 
-    /// What is counted, for readers.
+    /// The values, for readers.
     pub fn values(&self) -> &Arc<CounterValues> {
         self.0.values()
     }
@@ -306,7 +306,7 @@ impl Counters {
         self.0.add(counter as usize, count);
     }
 
-    /// The value now.
+    /// The present value.
     pub fn get(&self, counter: Counter) -> u64 {
         self.values().get(counter as usize)
     }
@@ -327,8 +327,8 @@ mod tests {
         assert_eq!((many.get(0), alone.values().get(1)), (4, 3));
     }
 
-    /// A writer may move to another thread, but two cannot have it at once. The test is that this
-    /// compiles: with `Writer: Sync` the name would stand for two implementations.
+    /// A writer may move to another thread, but two threads cannot own it at once. The test is that
+    /// this compiles: with `Writer: Sync` the name would have two implementations.
     #[test]
     fn a_writer_is_sent_and_not_shared() {
         trait Shared<Marker> {

@@ -1,4 +1,4 @@
-//! What a connection tells its owner.
+//! The events and errors of a connection.
 
 /// A set of events that have happened since
 /// [`Connection::poll_event`](crate::Connection::poll_event) was last called.
@@ -10,22 +10,21 @@ impl Events {
     pub const NONE: Events = Events(0);
     /// The connection is established; a connect or accept may complete.
     pub const CONNECTED: Events = Events(1);
-    /// A blocked reader may go on: data at or above SO_RCVLOWAT, end of stream, urgent data or
+    /// A blocked reader may continue: data at or above SO_RCVLOWAT, end of stream, urgent data or
     /// error.
     pub const READABLE: Events = Events(2);
-    /// A blocked writer may go on: enough space is free, or error.
+    /// A blocked writer may continue: enough space is free, or error.
     pub const WRITABLE: Events = Events(4);
     /// The connection has ended with an error; see [`Connection::error`](crate::Connection::error).
     pub const ERROR: Events = Events(8);
-    /// The connection has entered TIME-WAIT; the owner may keep
-    /// [`Connection::time_wait`](crate::Connection::time_wait) in its place.
+    /// The connection has entered TIME-WAIT; the owner may replace it by
+    /// [`Connection::time_wait`](crate::Connection::time_wait).
     pub const TIME_WAIT: Events = Events(16);
-    /// The connection is CLOSED; nothing will leave any more once `poll_transmit` has returned
-    /// `None`.
+    /// The connection is CLOSED; it sends nothing more once `poll_transmit` has returned `None`.
     pub const CLOSED: Events = Events(32);
     /// All data written (and the FIN, if any) has been acknowledged.
     pub const DRAINED: Events = Events(64);
-    /// A report has come to the error queue (POLLERR); see
+    /// The error queue has a new report (POLLERR); see
     /// [`Connection::take_report`](crate::Connection::take_report).
     pub const REPORT: Events = Events(128);
 
@@ -34,7 +33,7 @@ impl Events {
         self.0 & other.0 == other.0
     }
 
-    /// Whether nothing happened.
+    /// Whether there are no events.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -53,29 +52,29 @@ impl Events {
     }
 }
 
-/// How a connection came to its end.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
     /// In order: the peer has acknowledged everything, our FIN included.
     InOrder,
-    /// We have discarded it when the application let go: with a reset because it had not read
-    /// everything (RFC 1122, section 4.2.2.13) or did not want to linger in FIN-WAIT-2, or without
-    /// a word in SYN-SENT (RFC 9293, section 3.10.4). Not an error for the application, but the
-    /// peer need not have got everything.
+    /// Discarded when the application closed it: with a reset because the application had not read
+    /// everything (RFC 1122, section 4.2.2.13) or did not linger in FIN-WAIT-2, or without a packet
+    /// in SYN-SENT (RFC 9293, section 3.10.4). Not an error for the application, but the peer may
+    /// not have received everything.
     Discarded,
     /// With an error.
     Failed(ConnectionError),
 }
 
-/// Why a connection ended early.
+/// The reason why a connection ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionError {
     /// The peer refused the connection (RST in SYN-SENT). `ECONNREFUSED`.
     Refused,
     /// The peer reset the connection. `ECONNRESET`.
     Reset,
-    /// The peer reset the connection after it had ended its stream: whatever we still had to say
+    /// The peer reset the connection after it had ended its stream: data that we had not delivered
     /// is lost. `EPIPE`.
     BrokenPipe,
     /// Too many retransmissions, probes, or the user timeout. `ETIMEDOUT`.
@@ -96,7 +95,7 @@ pub enum ConnectionError {
     HostIsolated,
     /// ICMP: prohibited (IPv6). `EACCES`.
     Prohibited,
-    /// ICMP: something is wrong with our header. `EPROTO`.
+    /// ICMP: our header has an error. `EPROTO`.
     ParameterProblem,
     /// The device below has gone. `ENETDOWN`.
     DeviceGone,
@@ -105,7 +104,7 @@ pub enum ConnectionError {
     Panicked,
 }
 
-/// Why a write took nothing.
+/// The reason why a write took nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
     /// No space now (or not connected yet); wait for [`Events::WRITABLE`]. `EAGAIN`.
@@ -116,7 +115,7 @@ pub enum WriteError {
     Failed(ConnectionError),
 }
 
-/// Why a read returned nothing.
+/// The reason why a read returned nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// No data now; wait for [`Events::READABLE`]. `EAGAIN`.

@@ -1,4 +1,4 @@
-//! What a connection tells about itself: the fields of Linux's `TCP_INFO`, under their names.
+//! The figures of a connection: the fields of Linux's `TCP_INFO`, with their names.
 
 mod figures;
 
@@ -7,7 +7,7 @@ use crate::congestion::bbr::state::BbrModel;
 use crate::state::State;
 use crate::time::Duration;
 
-/// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless said.
+/// A snapshot of a connection. Names and units follow Linux's `struct tcp_info` unless noted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of struct tcp_info")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub struct Info {
     pub snd_wscale: u8,
     pub rcv_wscale: u8,
     pub window_scaling: bool,
-    /// The retransmission timeout of now, backoff included; in the handshake, that of the SYN.
+    /// The present retransmission timeout, including backoff; in the handshake, that of the SYN.
     pub rto: Duration,
     pub ato: Duration,
     /// Bytes of payload per full segment that we send.
@@ -35,7 +35,7 @@ pub struct Info {
     pub total_retrans: u32,
     /// Exponent of the timer's backoff, which window probes share.
     pub backoff: u32,
-    /// Timeouts since the peer last acknowledged something new; in the handshake, those of the SYN.
+    /// Timeouts since the peer last acknowledged new data; in the handshake, those of the SYN.
     pub retransmits: u32,
     /// Unanswered probes, of keepalive or of a closed window.
     pub probes: u32,
@@ -50,7 +50,7 @@ pub struct Info {
     /// Duplicate ACKs, or segments SACKed behind a hole, that mean loss: the setting
     /// `tcp_reordering`, and more once reordering was seen.
     pub reordering: u32,
-    /// How often a segment was seen to arrive late.
+    /// How often a segment was found to arrive late.
     pub reord_seen: u32,
     /// The peer's window, in bytes.
     pub snd_wnd: u32,
@@ -60,7 +60,7 @@ pub struct Info {
     pub rcv_space: u32,
     pub bytes_acked: u64,
     pub bytes_received: u64,
-    /// Payload bytes that left, with those that were retransmitted.
+    /// Payload bytes sent, including retransmissions.
     pub bytes_sent: u64,
     /// Payload bytes that were retransmitted.
     pub bytes_retrans: u64,
@@ -69,33 +69,33 @@ pub struct Info {
     pub data_segs_out: u64,
     pub data_segs_in: u64,
     pub notsent_bytes: u32,
-    /// Wire segments that the peer is known to have, by ACK or SACK.
+    /// Wire segments that the peer has received, as far as ACKs and SACKs show.
     pub delivered: u32,
-    /// Of those, what the peer said to have met a congestion mark.
+    /// Of those, segments that the peer reported with a congestion mark.
     pub delivered_ce: u32,
     pub dsack_dups: u32,
     pub rcv_ooopack: u32,
     /// The round trip as the receiver measures it; zero before the first sample.
     pub rcv_rtt: Duration,
-    /// Time in which anything written was not acknowledged.
+    /// Time during which written data was unacknowledged.
     pub busy_time: Duration,
-    /// Of that, the time in which the peer's window held data back.
+    /// Of that, the time during which the peer's window held data back.
     pub rwnd_limited: Duration,
-    /// Of that, the time in which a larger send buffer would have had data to send.
+    /// Of that, the time during which a larger send buffer would have had data to send.
     pub sndbuf_limited: Duration,
-    /// Time since data last left; since the open if none did.
+    /// Time since data was last sent; since the open if none was.
     pub last_data_sent: Duration,
     /// Time since data last arrived; since the open if none did.
     pub last_data_recv: Duration,
     /// Time since an ACK last arrived.
     pub last_ack_recv: Duration,
-    /// How far the recovery of losses is, as Linux numbers it: 0 open, 1 disorder, 2 CWR,
-    /// 3 recovery, 4 loss.
+    /// The state of loss recovery, by Linux's numbers: 0 open, 1 disorder, 2 CWR, 3 recovery, 4
+    /// loss.
     pub ca_state: u8,
     /// Bits TCPI_OPT_*.
     pub options: u8,
-    /// Why Fast Open failed for an active open, as Linux numbers it: 0 unknown, 1 no cookie, 2 data
-    /// not acknowledged, 3 SYN retransmitted.
+    /// The reason why Fast Open failed for an active open, by Linux's numbers: 0 unknown, 1 no
+    /// cookie, 2 data not acknowledged, 3 SYN retransmitted.
     pub fastopen_client_fail: u8,
     /// With Accurate ECN: packets that came with a CE mark.
     pub received_ce: u32,
@@ -111,20 +111,20 @@ pub struct Info {
     pub received_e0_bytes: u32,
     /// With a CE mark.
     pub received_ce_bytes: u32,
-    /// What of Accurate ECN the path does not carry, a sum of: 1 our flags, 2 the peer's flags or
-    /// our codepoints, 4 our option, 8 the peer's option.
+    /// The parts of Accurate ECN that the path does not carry, a sum of: 1 our flags, 2 the peer's
+    /// flags or our codepoints, 4 our option, 8 the peer's option.
     pub accecn_fail_mode: u8,
-    /// Which option of Accurate ECN was seen: 0 none, 1 an empty one, 2 one with counters, 3 none
-    /// or a wrong one where there should have been one.
+    /// The option of Accurate ECN that was seen: 0 none, 1 an empty one, 2 one with counters, 3
+    /// none or an invalid one where one was expected.
     pub accecn_opt_seen: u8,
-    /// Bytes per second at which packets leave, if something paces them; `u64::MAX` is no limit.
+    /// The pacing rate in bytes per second; `u64::MAX` means no limit.
     pub pacing_rate: u64,
-    /// The rate at which data was lately delivered, in bytes per second; zero before it was
-    /// measured. While the application limits it, the highest rate so far.
+    /// The recent delivery rate in bytes per second; zero before it was measured. While the
+    /// application limits it, the highest rate so far.
     pub delivery_rate: u64,
     /// `delivery_rate` was limited by the application.
     pub delivery_rate_app_limited: bool,
-    /// What BBR knows of the path, if it decides and has begun to.
+    /// BBR's model of the path, if BBR is in use and has begun.
     pub bbr: Option<BbrModel>,
     /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` is no limit.
     pub max_pacing_rate: u64,
@@ -132,19 +132,19 @@ pub struct Info {
     pub sndbuf: usize,
     /// Bytes of data that the receive buffer holds.
     pub rcvbuf: usize,
-    /// What holds the next send at the moment, if anything.
+    /// The hold on the next send at the moment, if there is one.
     pub hold: Option<crate::output::hold::Hold>,
-    /// How long it has held.
+    /// The duration of that hold so far.
     pub held_for: Duration,
-    /// How often each [`Hold`](crate::Hold) was met, in the order of
+    /// How often each [`Hold`](crate::Hold) occurred, in the order of
     /// [`Hold::ALL`](crate::Hold::ALL).
     pub holds: [u64; crate::output::hold::Hold::ALL.len()],
-    /// How long each has held in all, in the same order.
+    /// The total time of each hold, in the same order.
     pub hold_times: [Duration; crate::output::hold::Hold::ALL.len()],
-    /// Data bytes that were handed down and have not completed. The stack fills it in.
+    /// Data bytes that were passed down and have not completed. The stack sets it.
     pub below: u32,
-    /// The device tells when it is done with a packet. Without that, automatic corking and small
-    /// queues are off. The stack fills it in.
+    /// Whether the device reports when it has finished with a packet. If not, automatic corking and
+    /// small queues are off. The stack sets it.
     pub completions: bool,
 }
 

@@ -59,15 +59,15 @@
 //!
 //! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds arrived
 //! data and decides on ACKs; `input/ack.rs` passes acknowledgements to `send/`, where
-//! `send/recovery/` and `congestion/` decide. Out: `output/` asks in one fixed order what leaves
+//! `send/recovery/` and `congestion/` decide. Out: `output/` checks in one fixed order what leaves
 //! next, and makes one plan for new data ([`Hold`] lists the reasons why data may wait).
 //!
 //! Data is held as slices of shared buffers. A written byte is copied once in, a read byte once
 //! out.
 //!
-//! Limits are in [`limits`], each with what happens at it. The crate does no IP, checksums or
-//! demultiplexing. [`time_wait`] keeps the few numbers that the owner needs after a connection has
-//! ended.
+//! Limits are in [`limits`], each with the behaviour when it is reached. The crate does no IP,
+//! checksums or demultiplexing. [`time_wait`] keeps the few numbers that the owner needs after a
+//! connection has ended.
 //!
 //! # Where to look
 //!

@@ -1,14 +1,14 @@
-//! Path MTU: what the path below can carry, and how a change reaches the MSS.
+//! Path MTU: the longest packets of the path below, and their effect on the MSS.
 //!
-//! The MSS that we announce is what the route says (`advmss`), whatever the path carries, or else
-//! follows from the MTU of the path (RFC 9293, section 3.7.1). The MSS that we send with is the
-//! smallest of what the peer announced, what the path carries now, and `TCP_MAXSEG`, less the
-//! options that every segment carries: timestamps, a signature (RFC 6691).
+//! The MSS that we announce is the route's (`advmss`) or else follows from the MTU of the path (RFC
+//! 9293, section 3.7.1). The MSS with which we send is the smallest of the MSS that the peer
+//! announced, the one that the path carries now, and `TCP_MAXSEG`, less the options that every
+//! segment carries: timestamps, a signature (RFC 6691).
 //!
-//! What the path carries is told by routers ([`events`]), which is believed for `mtu_expires`, or
-//! found out by probes ([`search`], [`probing`]).
-//! A router that names less than the caller goes down to locks the MTU for that time: segments are
-//! not shortened any further, and routers may fragment them ([`Path::is_locked`]).
+//! The path's MTU is learnt from routers ([`events`]), whose reports are valid for `mtu_expires`,
+//! or by probes ([`search`], [`probing`]). A router that reports less than the stack's minimum
+//! locks the MTU for that time: segments are not shortened any further, and routers may fragment
+//! them ([`Path::is_locked`]).
 
 mod events;
 mod probing;
@@ -35,19 +35,19 @@ const MIN_MTU_V6: u16 = 1280;
 const DEFAULT_MSS_V4: u16 = 536;
 const DEFAULT_MSS_V6: u16 = 1220;
 
-/// What the stack learnt about the path (from ICMP or from a device).
+/// An event of the path (from ICMP or from a device).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEvent {
     /// Packet too big (RFC 1191, RFC 8201): the path carries at most this IP packet, in bytes.
     Mtu(u16),
-    /// Packet too big, but the message names no MTU, or one that is below what we go down to
-    /// (IPv4). From now on IP packets are at most this long, in bytes, and routers may fragment
-    /// them ([`LearntMtu::locked`](crate::LearntMtu::locked)).
+    /// Packet too big, but the message has no MTU, or one below the stack's minimum (IPv4). From
+    /// now on IP packets are at most this long, in bytes, and routers may fragment them
+    /// ([`LearntMtu::locked`](crate::LearntMtu::locked)).
     LockedMtu(u16),
-    /// The link below carries longer or shorter packets than before. This is what is known of the
+    /// The link below carries longer or shorter packets than before. This is the known state of the
     /// path from now on.
     Link(PathMtu),
-    /// An ICMP error that RFC 5461 calls soft: remembered, reported only if the connection times
+    /// An ICMP error that RFC 5461 calls soft: stored, and reported only if the connection times
     /// out. In SYN-SENT and SYN-RECEIVED it ends the attempt, as on Linux.
     SoftError(ConnectionError),
     /// An error that ends the connection (port or protocol unreachable during the handshake, device
@@ -55,10 +55,10 @@ pub enum PathEvent {
     HardError(ConnectionError),
 }
 
-/// What is known about the path.
+/// The known properties of the path.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    /// The largest IP packet that the path carries, in bytes, as far as anybody told.
+    /// The largest IP packet that the path carries, in bytes, as far as reported.
     pub(crate) mtu: u16,
     pub(crate) ip_header_len: u16,
     /// TCP_MAXSEG.
@@ -69,20 +69,20 @@ pub(crate) struct Path {
     pub(crate) peer_mss: u16,
     /// Most payload bytes of one packet that is handed down.
     max_super_segment: u32,
-    /// What only paths need that are not as at the open.
+    /// State that is needed only once the path differs from the open.
     learnt: Option<Box<Learnt>>,
 }
 
-/// What was learnt of a path since the open.
+/// Properties of the path learnt since the open.
 #[derive(Clone, Debug)]
 struct Learnt {
-    /// What the link below carries.
+    /// The MTU of the link below.
     link_mtu: u16,
     /// When the path's MTU is that of the link again.
     lowered_until: Instant,
     /// Until then routers may fragment packets.
     locked: bool,
-    /// What probes have shown, if there are any.
+    /// The results of probes, if there are any.
     search: Option<MtuSearch>,
 }
 
@@ -116,7 +116,7 @@ impl Path {
         self.advmss
     }
 
-    /// Whether what was learnt lets routers fragment packets.
+    /// Whether the learnt MTU lets routers fragment packets.
     #[inline]
     pub(crate) fn is_locked(&self) -> bool {
         self.learnt.as_ref().is_some_and(|learnt| learnt.locked)
@@ -127,7 +127,7 @@ impl Path {
         self.max_super_segment as usize
     }
 
-    /// What was learnt, to be changed.
+    /// The learnt properties, to be changed.
     fn learnt(&mut self) -> &mut Learnt {
         let link_mtu = self.mtu;
         self.learnt.get_or_insert_with(|| {
@@ -198,7 +198,7 @@ impl Path {
         learnt.locked = lowered.is_some_and(|lowered| lowered.locked);
     }
 
-    /// What the link carries, once what lowered the MTU is not believed any longer. Says so once.
+    /// The MTU of the link, once the learnt lower MTU has expired. Returns it once.
     fn outdated(&mut self, now: Instant) -> Option<u16> {
         let learnt = self.learnt.as_mut().filter(|learnt| learnt.lowered_until <= now)?;
         learnt.lowered_until = Instant::FAR_FUTURE;

@@ -1,4 +1,4 @@
-//! What a connection is opened with.
+//! The parameters of opening a connection.
 
 use alloc::sync::Arc;
 
@@ -8,7 +8,7 @@ use plimsoll_wire::SeqNum;
 use crate::config::Options;
 use crate::route::PathMtu;
 
-/// What a connection is opened with.
+/// The parameters of opening a connection.
 #[derive(Clone, Debug)]
 pub struct OpenParams {
     /// Our port.
@@ -21,16 +21,16 @@ pub struct OpenParams {
     pub ts_offset: u32,
     /// Seed of the connection's own randomness.
     pub seed: u64,
-    /// What is known of the path's MTU. Our SYN announces an MSS that fits it.
+    /// The known MTU of the path. Our SYN announces an MSS that fits it.
     pub mtu: PathMtu,
     /// Bytes of the IP header: 20 or 40.
     pub ip_header_len: u16,
-    /// Most payload bytes that one packet handed down may hold (0 or less than one MSS: no
+    /// The most payload bytes of one packet passed down (0 or less than one MSS: no
     /// super-segments).
     pub max_super_segment: usize,
-    /// The socket's options, shared until they are changed: sockets with the same options need them
-    /// once.
+    /// The socket's options, shared until they are changed: sockets with the same options store
+    /// them once.
     pub options: Arc<Options>,
-    /// Where buffers come from.
+    /// The source of buffers.
     pub pool: Pool,
 }

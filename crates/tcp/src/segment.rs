@@ -1,4 +1,4 @@
-//! What crosses between the engine and what lies below it.
+//! The types exchanged between the engine and the layer below.
 
 use alloc::boxed::Box;
 
@@ -24,13 +24,13 @@ pub enum Ecn {
     Ce,
 }
 
-/// A segment (or several coalesced ones) that arrived for a connection. Its checksum and addresses
-/// have been checked by whoever calls.
+/// A segment (or several coalesced ones) that arrived for a connection. The caller has checked its
+/// checksum and addresses.
 #[derive(Clone, Debug)]
 pub struct Segment {
     /// The header.
     pub repr: TcpRepr,
-    /// The data behind the header.
+    /// The data after the header.
     pub payload: Slices,
     /// How many wire segments it consists of (at least 1; more after coalescing or from a
     /// super-segment).
@@ -40,7 +40,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Moves it elsewhere. What stays behind is of no use.
+    /// Moves the segment out. The rest must not be used.
     #[must_use]
     pub fn take(&mut self) -> Segment {
         let (repr, payload) = (core::mem::take(&mut self.repr), core::mem::take(&mut self.payload));
@@ -56,33 +56,33 @@ impl Segment {
     }
 }
 
-/// What lies below the engine: handed to qdisc or device and not yet completed.
+/// The packets below the engine: passed to a queueing discipline or device and not yet completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Below {
     /// Data bytes not yet completed. Pure ACKs, resets and probes do not count.
     pub bytes: u32,
     /// The last data packet that was completed. Packets complete in the order of their serials.
     pub completed: Serial,
-    /// Completions tell of the device, so that waiting for one means something. Otherwise small
-    /// queues and automatic corking are off.
+    /// The device reports completions, so that waiting for one makes sense. Otherwise small queues
+    /// and automatic corking are off.
     pub completions: bool,
     /// A capture below records why packets leave ([`Transmit::note`]).
     pub takes_notes: bool,
     /// The queueing discipline keeps departure times, so that paced packets need not be held.
     pub keeps_departures: bool,
-    /// What memory is left for queues.
+    /// The memory left for queues.
     pub memory: MemoryRoom,
 }
 
-/// What memory the stack has left for the queues of this connection. Each direction of a connection
-/// is always given a little (the first number of `tcp_rmem` and of `tcp_wmem`), so that all of them
-/// go on, however little there is.
+/// The memory that the stack has left for this connection's queues. Each direction of a connection
+/// always gets a minimum (the first number of `tcp_rmem` and of `tcp_wmem`), so that all
+/// connections make progress with any amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRoom {
-    /// Memory is short: buffers do not grow, small windows are offered, and what is held is held
-    /// in as little as possible.
+    /// Memory is short: buffers do not grow, small windows are offered, and data is stored as
+    /// compactly as possible.
     pub pressure: bool,
-    /// Bytes that the queues may still take.
+    /// The bytes by which the queues may grow.
     pub bytes: u32,
 }
 
@@ -93,7 +93,7 @@ impl Default for MemoryRoom {
     }
 }
 
-/// What becomes of the CWR flag of a super-segment that is cut.
+/// The treatment of the CWR flag of a super-segment that is segmented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CwrFlag {
     /// The first segment has it (RFC 3168).
@@ -103,27 +103,27 @@ pub enum CwrFlag {
     OnAll,
 }
 
-/// A packet that the engine wants sent. Header and payload; the caller adds IP.
+/// A packet to send. Header and payload; the caller adds IP.
 #[derive(Clone, Debug)]
 pub struct Transmit {
-    /// The TCP header. The checksum is the caller's business.
+    /// The TCP header. The caller computes the checksum.
     pub repr: TcpRepr,
-    /// The data: shared, never copied. More than `segment_size` bytes are a super-segment.
+    /// The data: shared, never copied. More than `segment_size` bytes make a super-segment.
     pub payload: Slices,
-    /// Payload bytes per wire segment. Every segment but the last has exactly this many.
+    /// Payload bytes per wire segment. Every segment except the last has exactly this many.
     pub segment_size: u16,
     /// Number of wire segments, at least 1.
     pub segs: u16,
-    /// Not to leave before this point.
+    /// The earliest time at which it may leave.
     pub departure: Instant,
-    /// Why it leaves.
+    /// The reason why it leaves.
     pub kind: SendKind,
-    /// The number of this packet if it is charged to what lies below: it carries data or a FIN.
+    /// The number of this packet if it is charged as below: it carries data or a FIN.
     pub serial: Option<Serial>,
     /// ECN field for the IP header.
     pub ecn: Ecn,
-    /// What its CWR flag means to whoever cuts it into segments.
+    /// The treatment of its CWR flag when it is segmented.
     pub cwr: CwrFlag,
-    /// Why it leaves, in figures, for a capture ([`Below::takes_notes`]).
+    /// The reason why it leaves, as numbers, for a capture ([`Below::takes_notes`]).
     pub note: Option<Box<Note>>,
 }

@@ -1,7 +1,7 @@
-//! Signed segments (RFC 2385): what the engine knows of them.
+//! Signed segments (RFC 2385): the engine's part.
 //!
-//! A connection with a key leaves room for the digest in every header, hands down one wire segment
-//! at a time, and does not use timestamps, for which there is hardly any room next to it. The
+//! A connection with a key leaves room for the digest in every header, passes down one wire segment
+//! at a time, and does not use timestamps, for which the header has hardly any room left. The
 //! digest covers addresses, so the stack computes and checks it.
 
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ use plimsoll_wire::tcp::MD5_DIGEST_LEN;
 /// Bytes of the longest key (Linux: `TCP_MD5SIG_MAXKEYLEN`).
 pub const MAX_MD5_KEY_LEN: usize = 80;
 
-/// A key that both ends of a connection know (TCP_MD5SIG).
+/// A key that both ends of a connection share (TCP_MD5SIG).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Md5Key(Box<ArrayVec<u8, MAX_MD5_KEY_LEN>>);
 

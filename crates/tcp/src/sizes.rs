@@ -1,4 +1,4 @@
-//! What the types of a connection take.
+//! The sizes of a connection's types.
 
 use crate::congestion::Controller;
 use crate::connection::Connection;
@@ -19,8 +19,8 @@ static SIZES: [(&str, usize); 10] = sizes![
     Segment, Transmit,
 ];
 
-/// Names of the types that a connection is made of, and their sizes in bytes. They differ between
-/// versions and between targets.
+/// Names of the types in a connection, and their sizes in bytes. They differ between versions and
+/// between targets.
 pub fn type_sizes() -> &'static [(&'static str, usize)] {
     &SIZES
 }

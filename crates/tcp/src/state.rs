@@ -42,8 +42,8 @@ pub(crate) const TRANSITIONS: [(State, State); 10] = {
 };
 
 impl State {
-    /// Whether both sequence numbers are known to both sides (RFC 9293, section 3.10.7.4 lists
-    /// them; CLOSED is not among them).
+    /// Whether both sides have both sequence numbers (RFC 9293, section 3.10.7.4 lists these
+    /// states; CLOSED is not one).
     pub const fn is_synchronized(self) -> bool {
         !matches!(self, State::SynSent | State::SynReceived | State::Closed)
     }
@@ -58,7 +58,7 @@ impl State {
         matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
 
-    /// Whether the connection has come to its end. In TIME-WAIT only a [`TimeWait`] is left to do.
+    /// Whether the connection has ended. In TIME-WAIT only a [`TimeWait`] remains.
     ///
     /// [`TimeWait`]: crate::time_wait::TimeWait
     pub const fn has_ended(self) -> bool {
@@ -71,7 +71,7 @@ impl State {
         matches!(self, FinWait1 | FinWait2 | Closing | LastAck | TimeWait)
     }
 
-    /// Whether the peer's FIN has been taken in this state.
+    /// Whether the peer's FIN has been accepted in this state.
     pub const fn received_fin(self) -> bool {
         use State::*;
         matches!(self, CloseWait | Closing | LastAck | TimeWait)

@@ -51,9 +51,9 @@ impl Instant {
     }
 }
 
-/// A span of time as a connection keeps it and works with it: nanoseconds, up to 584 years, in half
-/// of the memory of a [`Duration`] and without the division that making one takes. Settings and
-/// what applications see are [`Duration`]s. Sums, differences and products saturate.
+/// A span of time as a connection stores and computes it: nanoseconds, up to 584 years. It takes
+/// half of the memory of a [`Duration`], and no division to construct. Settings and public figures
+/// are [`Duration`]s. Sums, differences and products saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nanos(u64);
 
@@ -102,8 +102,8 @@ impl Nanos {
 }
 
 impl From<Duration> for Nanos {
-    /// Without the 128 bits that the standard library answers in. Spans of 584 years and more are
-    /// the longest that there is.
+    /// Avoids the 128-bit result of the standard library. Spans of 584 years and more are capped at
+    /// the longest.
     #[inline]
     fn from(span: Duration) -> Nanos {
         const NANOS_PER_SECOND: u64 = 1_000_000_000;

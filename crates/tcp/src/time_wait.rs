@@ -16,7 +16,7 @@ use crate::time::{Instant, Nanos};
 /// (as on Linux).
 const REUSE_GAP: u32 = 65_535 + 2;
 
-/// What is left of a connection in TIME-WAIT.
+/// The state of a connection in TIME-WAIT.
 #[derive(Clone, Debug)]
 pub struct TimeWait {
     local_port: u16,
@@ -33,12 +33,12 @@ pub struct TimeWait {
     md5_key: Option<Md5Key>,
     /// IP_TOS or IPV6_TCLASS of the socket that was.
     tos: u8,
-    /// ACK, and with Accurate ECN the count of marks as it was.
+    /// ACK, and with Accurate ECN the last count of marks.
     flags: TcpFlags,
     ecn: Ecn,
 }
 
-/// What to do about a segment that met a [`TimeWait`].
+/// The action for a segment that matched a [`TimeWait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimeWaitAction {
     /// Drop the segment.
@@ -56,35 +56,35 @@ pub enum TimeWaitAction {
 }
 
 impl TimeWait {
-    /// The key with which segments of the connection are signed, if they are.
+    /// The key that signs segments of the connection, if there is one.
     pub fn md5_key(&self) -> Option<&Md5Key> {
         self.md5_key.as_ref()
     }
 
-    /// IP_TOS or IPV6_TCLASS of the socket that was: our answers have it too.
+    /// IP_TOS or IPV6_TCLASS of the former socket, for our answers.
     pub fn tos(&self) -> u8 {
         self.tos
     }
 
-    /// The codepoint of our answers.
+    /// The ECN codepoint of our answers.
     pub fn ecn(&self) -> Ecn {
         self.ecn
     }
 
-    /// When the entry ends by itself.
+    /// The time at which the entry expires.
     pub fn expires(&self) -> Instant {
         self.expires
     }
 
-    /// Whether a connect from our side may take the place at `now` (Linux: `tcp_tw_reuse`): the
-    /// timestamps of both tell old from new after a second.
+    /// Whether a local connect may reuse the entry at `now` (Linux: `tcp_tw_reuse`): after a
+    /// second, the timestamps distinguish old segments from new ones.
     pub fn may_connect_again(&self, now: Instant) -> Option<SeqNum> {
         let old_enough = now.nanos_since(self.ts.recent_at) > Nanos::from_secs(1);
         (self.ts.enabled && old_enough).then(|| self.snd_nxt + REUSE_GAP)
     }
 
-    /// A segment for the old connection arrived. `listens` is whether a listener would accept a
-    /// SYN; without one, the entry keeps its place, and the SYN is answered like an old one.
+    /// Processes a segment for the old connection. `listens` is whether a listener would accept a
+    /// SYN; without one, the entry stays, and the SYN is answered like an old one.
     pub fn handle_segment(&mut self, cx: &Context, seg: &Segment, listens: bool) -> TimeWaitAction {
         let flags = seg.repr.flags;
         let stamps = seg.repr.options.timestamps;
@@ -166,7 +166,7 @@ impl TimeWait {
 }
 
 impl Connection {
-    /// What the owner keeps in place of a connection in TIME-WAIT.
+    /// The state that the owner keeps in place of a connection in TIME-WAIT.
     pub fn time_wait(&self) -> TimeWait {
         let expires = self.timers.deadline(crate::timer::Timer::TimeWait);
         let (ecn, bits) = self.ecn.last_marks();

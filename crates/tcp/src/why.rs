@@ -1,13 +1,14 @@
-//! Saying why: what a connection decided, as figures that become words when somebody reads them.
+//! Explanations: a connection's decisions, stored as numbers and formatted as words when they are
+//! read.
 //!
 //! # Theory of operation
 //!
 //! Every decision that keeps a byte back, cuts a packet, sends or defers an acknowledgement,
-//! retransmits or wakes somebody is a [`Decision`]. It goes to two places, both off unless asked
-//! for. The *log* of a connection keeps the last so many decisions ([`SetOption::DecisionLog`], or
-//! the setting `plimsoll.decision_log` for all connections). A *note* travels with a packet to
-//! whoever below us takes notes ([`Below::takes_notes`]), which is a capture. While neither is
-//! asked for, a decision costs one look at a pointer; what a hold has cost is kept always
+//! retransmits or wakes a waiter is a [`Decision`]. It goes to two places, both off by default. The
+//! *log* of a connection keeps the latest decisions ([`SetOption::DecisionLog`], or the setting
+//! `plimsoll.decision_log` for all connections). A *note* travels with a packet to the device below
+//! if it takes notes ([`Below::takes_notes`]), which is a capture. While both are off, a decision
+//! costs one check of a pointer; the times of holds are always kept
 //! ([`Info::hold_times`](crate::Info::hold_times)).
 //!
 //! [`SetOption::DecisionLog`]: crate::SetOption::DecisionLog
@@ -22,7 +23,7 @@ use crate::output::hold::Hold;
 use crate::recv::ack_reason::AckReason;
 use crate::time::{Duration, Instant};
 
-/// Why a packet leaves.
+/// The reason why a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendKind {
     /// A SYN of an active open.
@@ -45,16 +46,16 @@ pub enum SendKind {
     Rst,
 }
 
-/// What had happened when output looked again: a set.
+/// The events since output last polled, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes(u8);
 
 impl Causes {
-    /// Nothing that was reported to the connection.
+    /// No event was reported to the connection.
     pub const NONE: Causes = Causes(0);
     /// A segment arrived, mostly with an acknowledgement.
     pub const ACK: Causes = Causes(1);
-    /// The device was done with one of our packets.
+    /// The device finished with one of our packets.
     pub const COMPLETION: Causes = Causes(2);
     /// A timer fired.
     pub const TIMER: Causes = Causes(4);
@@ -98,13 +99,13 @@ impl fmt::Display for Causes {
 /// The end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// What had held.
+    /// The hold.
     pub hold: Hold,
-    /// For how long.
+    /// Its duration.
     pub after: Duration,
-    /// What ended it.
+    /// The events that ended it.
     pub by: Causes,
-    /// Writes since new data last left, which now are together in what leaves.
+    /// Writes since new data last left, which the packet now combines.
     pub writes: u32,
 }
 
@@ -116,10 +117,10 @@ impl fmt::Display for Released {
     }
 }
 
-/// What bounds the length of a packet.
+/// The limit of a packet's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Nothing: it is all that waits.
+    /// No limit: it is all waiting data.
     Queue,
     /// It ends where a record of the application, or a stretch of the send buffer, ends.
     Unit,
@@ -155,7 +156,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What became of the fraction of a segment at the end of what waits.
+/// The treatment of the fraction of a segment at the end of the waiting data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// There is none.
@@ -169,7 +170,7 @@ pub enum Tail {
     Kept {
         /// Its length in bytes.
         len: u32,
-        /// What holds it; `None` if the policy cuts it off.
+        /// The reason why it is held; `None` if the policy cuts it off.
         hold: Option<Hold>,
         /// With [`Hold::Nagle`], where the small segment in flight ends, counted from the start of
         /// the connection as Wireshark does.
@@ -193,10 +194,10 @@ impl fmt::Display for Tail {
     }
 }
 
-/// Why something is retransmitted.
+/// The reason for a retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
-    /// A tail loss probe: nothing was heard for two round trips.
+    /// A tail loss probe: no ACK came for two round trips.
     LossProbe,
     /// After a retransmission timeout.
     Timeout,
@@ -227,7 +228,7 @@ pub enum Decision {
         /// Bytes that wait.
         bytes: u32,
     },
-    /// What waited goes on.
+    /// A hold ended.
     Released(Released),
     /// A packet with new data leaves.
     Cut {
@@ -235,9 +236,9 @@ pub enum Decision {
         len: u32,
         /// Its wire segments.
         segs: u16,
-        /// What bounds it.
+        /// The limit of its length.
         bound: Bound,
-        /// What became of the tail.
+        /// The treatment of its tail.
         tail: Tail,
     },
     /// A pure acknowledgement leaves.
@@ -294,10 +295,10 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Why a packet leaves, and what had held it: what a capture writes next to it.
+/// The reason why a packet leaves, and the hold before it: a capture writes them next to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What had held it, if anything had.
+    /// The hold that ended, if there was one.
     pub released: Option<Released>,
     /// The decision that made it.
     pub decision: Decision,
@@ -315,9 +316,9 @@ impl fmt::Display for Note {
 /// A decision and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// What.
+    /// The decision.
     pub decision: Decision,
 }
 
@@ -373,7 +374,7 @@ impl Decisions {
 /// Entries of one log, at most.
 pub(crate) const MAX_DECISIONS: u32 = 65_536;
 
-/// What holds have cost a connection.
+/// The counts and times of a connection's holds.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldTimes {
     /// When the hold of now began.

@@ -35,7 +35,7 @@ struct Writers {
     states: StateWriter,
 }
 
-/// What one shard has counted.
+/// The numbers of one shard.
 #[derive(Debug)]
 struct Counted {
     tcp: Arc<CounterValues>,
@@ -43,7 +43,7 @@ struct Counted {
     states: Arc<Values<STATE_COUNT>>,
 }
 
-/// What a thread has of a stack: the shard that it counts in, and the settings as it saw them last.
+/// A thread's part of a stack: the shard that it counts in, and its copy of the settings.
 #[derive(Debug)]
 pub(crate) struct Shard {
     /// Some until it is dropped.
@@ -105,7 +105,7 @@ impl Drop for Shard {
 #[derive(Debug)]
 struct List {
     inner: Mutex<Inner>,
-    /// What threads count in that get no shard of their own.
+    /// The numbers of threads that get no shard of their own.
     shared: Counted,
 }
 

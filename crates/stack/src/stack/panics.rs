@@ -55,8 +55,8 @@ impl Work<'_> {
         }
     }
 
-    /// For who has released a socket for which something may have been left: it was handed to the
-    /// poller. If that has gone meanwhile, it is done here.
+    /// Called after a socket was released to the poller because work may have been left for it. If
+    /// the poller has gone meanwhile, the work is done here.
     pub(crate) fn look_again(&mut self, endpoint: &Arc<Endpoint>) {
         // The thread that ends the stack marks it as ended before it leaves a report with each
         // socket.

@@ -1,4 +1,4 @@
-//! What happens below a connection, as one call.
+//! The inputs of a connection from below, as one call.
 
 use super::{Connection, Context};
 use crate::mtu::PathEvent;
@@ -6,7 +6,7 @@ use crate::recv::{Batch, Reader};
 use crate::segment::Segment;
 use crate::why::Decision;
 
-/// What has happened, see [`Connection::handle`].
+/// An input of [`Connection::handle`].
 #[derive(Debug)]
 pub enum Input<'a> {
     /// A segment for the connection has arrived. Its data is taken out of it, and its header may
@@ -16,44 +16,44 @@ pub enum Input<'a> {
     Timeout,
     /// The path has changed, or an error has come back from it.
     Path(PathEvent),
-    /// The device is done with something that was below the connection;
-    /// [`Below`](crate::Below) says what is left. Told if [`Connection::awaits_completion`].
+    /// The device has finished with a packet that was below the connection; [`Below`](crate::Below)
+    /// has the rest. Pass it if [`Connection::awaits_completion`].
     Completion,
-    /// There may be memory for a writer or a window that waits for some. Told if
+    /// There may be memory for a writer or a window that waits for some. Pass it if
     /// [`Connection::awaits_memory`].
     Memory,
     /// A waiter for reading or writing was woken: for the log of decisions.
     Woken {
-        /// Readers were.
+        /// Readers were woken.
         readers: bool,
-        /// Writers were.
+        /// Writers were woken.
         writers: bool,
     },
 }
 
-/// How a segment arrives.
+/// The circumstances in which a segment arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// The batch that it is part of, at whose end the caller asks for output in any case: its ACK
-    /// may wait for that. `None`: output is asked for next.
+    /// The batch of the segment, at whose end the caller polls for output in any case: the
+    /// segment's ACK may wait for that. `None`: the caller polls next.
     pub batch: Option<Batch>,
     /// Whether a thread or task waits for its data.
     pub reader: Reader,
 }
 
-/// When the caller is to ask for output.
+/// The time at which the caller must poll for output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputDue {
     /// Now.
     Now,
-    /// At the end of the batch that the segment was part of. Now does no harm, but one ACK may then
-    /// become several.
+    /// At the end of the segment's batch. Polling now does no harm, but one ACK may then become
+    /// several.
     EndOfBatch,
 }
 
 impl Connection {
-    /// Takes what has happened. The caller then calls [`poll_transmit`](Self::poll_transmit) until
-    /// it returns `None`, at once or at the end of the batch.
+    /// Processes an input. The caller then calls [`poll_transmit`](Self::poll_transmit) until it
+    /// returns `None`, at once or at the end of the batch.
     #[inline]
     pub fn handle(&mut self, cx: &Context, input: Input) -> OutputDue {
         match input {

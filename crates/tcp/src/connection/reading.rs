@@ -1,5 +1,5 @@
-//! The wiring of the receive half: what readers call, what the owner of a batch of segments asks,
-//! and the timer of an ACK that waits. The rules are in [`crate::recv`].
+//! The glue code of the receive half: the calls of readers, the queries of a batch's owner, and the
+//! timer of a delayed ACK. The rules are in [`crate::recv`].
 
 use alloc::sync::Arc;
 
@@ -19,8 +19,8 @@ impl Connection {
     /// Copies received bytes to `out`. `Ok(0)` is the end of the stream (or `out` is empty).
     ///
     /// # Errors
-    /// [`ReadError::WouldBlock`] if nothing is there yet; [`ReadError::Failed`] if the connection
-    /// has ended with an error and everything that had arrived was read.
+    /// [`ReadError::WouldBlock`] if there is no data yet; [`ReadError::Failed`] if the connection
+    /// has ended with an error and all arrived data was read.
     pub fn read(&mut self, cx: &Context, out: &mut [u8]) -> Result<usize, ReadError> {
         self.debug_invariants();
         if out.is_empty() {
@@ -35,11 +35,10 @@ impl Connection {
         Ok(count)
     }
 
-    /// As [`read`](Self::read), but nothing is copied: hands out the ranges that the receive queue
-    /// holds, `max` bytes of them and [`MAX_SLICES`](plimsoll_buf::MAX_SLICES) ranges at most. An
-    /// empty list is the end of the stream (or `max` is zero). The window opens as if the bytes had
-    /// been copied, so what the reader keeps is his own affair and no longer counts; but a range
-    /// keeps the whole chunk alive that it lies in.
+    /// As [`read`](Self::read), but without a copy: returns ranges of the receive queue, at most
+    /// `max` bytes and [`MAX_SLICES`](plimsoll_buf::MAX_SLICES) ranges. An empty list is the end of
+    /// the stream (or `max` is zero). The window opens as if the bytes had been copied, so the
+    /// reader's ranges no longer count; but a range keeps its whole chunk alive.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -66,7 +65,7 @@ impl Connection {
         self.debug_invariants();
     }
 
-    /// As [`read`](Self::read), but the bytes stay.
+    /// As [`read`](Self::read), but leaves the bytes in the queue.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -94,13 +93,13 @@ impl Connection {
         if self.options.oobinline { None } else { self.rcv.take_urgent() }
     }
 
-    /// What TCP_INQ tells with a read: bytes that are left (SIOCINQ), and one more from the peer's
-    /// FIN on until the end of the stream was read, so that a program reads on.
+    /// The figure that TCP_INQ reports with a read: the number of unread bytes (SIOCINQ), plus 1
+    /// from the peer's FIN until the end of the stream was read, so that a program reads on.
     pub fn inq_hint(&self) -> usize {
         self.readable() + usize::from(self.rcv.fin_taken())
     }
 
-    /// SO_RCVBUF as getsockopt tells it: what Linux would show for the buffer, of which half is for
+    /// SO_RCVBUF as getsockopt returns it: Linux's figure for the buffer, of which half is for
     /// data.
     #[inline]
     pub fn rcvbuf(&self, config: &Config) -> usize {
@@ -109,19 +108,19 @@ impl Connection {
         if untouched { config.tcp_rmem[1] } else { memory::rcvbuf(self.rcv.buffer()) }
     }
 
-    /// Bytes that a read finds.
+    /// Number of bytes that a read would return.
     pub fn readable(&self) -> usize {
         self.rcv.readable(self.options.oobinline)
     }
 
-    /// Whether the peer's FIN has come and nothing follows the bytes that can be read now.
+    /// Whether the peer's FIN has arrived and no data is missing before it.
     pub fn read_closed(&self) -> bool {
         self.rcv.has_ended()
     }
 
-    /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
-    /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. Any
-    /// will do while memory is short.
+    /// Whether a reader that waits for data may continue: as many bytes as SO_RCVLOWAT can be read,
+    /// or as many as the buffer holds, since waiting for more would last for ever. While memory is
+    /// short, any data suffices.
     #[inline]
     pub fn is_readable(&self) -> bool {
         self.rcv.is_readable(&self.options)
@@ -159,7 +158,7 @@ impl Connection {
     /// SO_RCVLOWAT was set.
     pub(super) fn apply_low_water(&mut self, cx: &Context) {
         if self.rcv.make_room_for_mark(cx.config, Arc::make_mut(&mut self.options)) {
-            // The peer may have filled what it knew of; nothing would tell it otherwise.
+            // The peer may have filled its window; no other packet would report the new one.
             self.after_read();
         }
         if self.is_readable() {
@@ -167,8 +166,8 @@ impl Connection {
         }
     }
 
-    /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
-    /// not. Counts nothing, see [`may_defer_ack`](Self::may_defer_ack).
+    /// The reason why the due ACK must not be deferred to the end of the batch, if there is one.
+    /// Counts nothing, see [`may_defer_ack`](Self::may_defer_ack).
     #[inline]
     pub fn ack_cannot_wait(&self) -> Option<FlushReason> {
         if self.ecn.owes_earlier() {
@@ -177,8 +176,8 @@ impl Connection {
         self.rcv.ack_cannot_wait(self.ecn.has_something_to_tell())
     }
 
-    /// After a segment of a batch that was at `batch`: whether its ACK may wait for the end. If
-    /// not, output is due at once. Counts what is deferred, and why something was not.
+    /// After a segment of the batch `batch`: whether its ACK may wait for the end. If not, output
+    /// is due at once. Counts deferred ACKs, and the reasons for ACKs that were not deferred.
     #[inline]
     pub(crate) fn may_defer_ack(&self, cx: &Context, batch: Batch) -> bool {
         let reason = self.ack_cannot_wait();
@@ -208,13 +207,13 @@ impl Connection {
         }
     }
 
-    /// Bytes of memory that the queues of the connection bind, which the stack's limit is for.
+    /// Bytes of memory that the connection's queues use, which the stack's limit counts.
     #[inline]
     pub fn memory_held(&self) -> usize {
         self.rcv.held() + self.snd.held()
     }
 
-    /// Whether a window is closed for lack of memory, so that the peer should hear of it when there
+    /// Whether a window is closed for lack of memory, so that the peer must be notified when there
     /// is some.
     pub(crate) fn window_awaits_memory(&self) -> bool {
         self.rcv.is_starved() && self.state.may_receive()

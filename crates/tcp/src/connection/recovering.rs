@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::timer::Timer;
 
 impl Connection {
-    /// What loss recovery looks at next to the send half.
+    /// The parts of the connection outside the send half that loss recovery reads.
     pub(crate) fn conn_parts(&self, cx: &Context) -> ConnParts {
         ConnParts {
             state: self.state,
@@ -28,8 +28,8 @@ impl Connection {
         }
     }
 
-    /// The timer of retransmission fires when recovery says so. Until the handshake is over it is
-    /// the SYN's.
+    /// Sets the retransmission timer to recovery's deadline. Until the handshake is complete, the
+    /// timer belongs to the SYN.
     pub(crate) fn sync_retransmission_timer(&mut self) {
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;

@@ -13,8 +13,8 @@ use crate::timer::Timer;
 use crate::why::Causes;
 
 impl Connection {
-    /// Takes bytes from the application: copies them and queues them. Returns how many; fewer than
-    /// asked for if the send buffer is short.
+    /// Takes bytes from the application: copies them and queues them. Returns the number taken;
+    /// fewer than given if the send buffer is short.
     ///
     /// # Errors
     /// [`WriteError::WouldBlock`] if there is no space (or no connection yet),
@@ -24,8 +24,8 @@ impl Connection {
         self.write_with(cx, &[data], WriteFlags::default())
     }
 
-    /// As [`write`](Self::write); the last byte taken is marked urgent (MSG_OOB). The urgent
-    /// pointer names the byte behind it, as RFC 6093 recommends and all stacks do.
+    /// As [`write`](Self::write); the last byte taken is urgent (MSG_OOB). The urgent pointer names
+    /// the byte after it, as RFC 6093 recommends and all stacks do.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -33,8 +33,8 @@ impl Connection {
         self.write_with(cx, &[data], WriteFlags { urgent: true, ..WriteFlags::default() })
     }
 
-    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that are
-    /// one write together.
+    /// As [`write`](Self::write), with flags, and with the bytes in any number of parts that
+    /// together make one write.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -51,13 +51,13 @@ impl Connection {
         taken
     }
 
-    /// As [`write_with`](Self::write_with), but the bytes are queued by reference: what the peer of
-    /// a link in memory reads is still the caller's buffer. The buffer is free when its last
-    /// [`Slice`] has been dropped; with [`WriteFlags::zerocopy`] the error queue tells as well when
-    /// the bytes are acknowledged, and that they were not copied.
+    /// As [`write_with`](Self::write_with), but the bytes are queued by reference: the peer on a
+    /// link in memory reads the caller's buffer. The buffer is free when its last [`Slice`] has
+    /// been dropped; with [`WriteFlags::zerocopy`] the error queue also reports when the bytes are
+    /// acknowledged, and that they were not copied.
     ///
     /// A packet consists of a few ranges at most, so a part of less than half a segment that does
-    /// not continue the one before is copied all the same, and the report says so.
+    /// not continue the previous one is copied all the same, and the report says so.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -74,17 +74,17 @@ impl Connection {
         taken
     }
 
-    /// Whether the application may put bytes aside, to be taken by
-    /// [`write_buffered`](Self::write_buffered) later: a write would find space now.
+    /// Whether the application may put bytes aside for a later
+    /// [`write_buffered`](Self::write_buffered): a write would find space now.
     pub fn may_buffer(&self, config: &Config) -> bool {
         let open = matches!(self.state, State::Established | State::CloseWait);
         open && self.error.is_none() && self.snd.may_buffer(config, &self.options)
     }
 
-    /// Takes all bytes that were put aside when [`may_buffer`](Self::may_buffer) allowed it,
-    /// whether there is space now or not: so the send buffer is exceeded by such parts at most.
-    /// They are queued by reference if they fill at least half of their chunk, which would stay for
-    /// little otherwise, and are half a segment at least; else they are copied.
+    /// Takes all bytes that were put aside when [`may_buffer`](Self::may_buffer) allowed it, with
+    /// or without space: the send buffer can be exceeded by at most such parts. They are queued by
+    /// reference if they fill at least half of their chunk and are at least half a segment;
+    /// otherwise they are copied.
     ///
     /// # Errors
     /// As [`write`](Self::write), but never for lack of space.
@@ -122,13 +122,13 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Takes all of `data` if that changes nothing but that more waits: the write before it is held
-    /// by [`Hold::Autocork`](crate::Hold::Autocork), and the packet stays below its goal. No time
-    /// passes in it, and there is nothing to poll after it. Otherwise takes nothing and returns
-    /// `false`; [`write`](Self::write) knows what to do then.
+    /// Takes all of `data` if no other work is needed: [`Hold::Autocork`](crate::Hold::Autocork)
+    /// holds the write before it, and the packet stays below its goal. Needs no time, and no poll
+    /// after it. Otherwise takes nothing and returns `false`; the caller then calls
+    /// [`write`](Self::write).
     ///
-    /// To be called only if something is still below the connection, of which
-    /// [`handle_completion`](Self::handle_completion) will tell.
+    /// Must be called only if a packet is still below the connection, whose completion
+    /// [`handle_completion`](Self::handle_completion) will report.
     #[inline]
     pub fn write_corked(&mut self, data: &[u8]) -> bool {
         let open = matches!(self.state, State::Established | State::CloseWait);
@@ -164,10 +164,10 @@ impl Connection {
         }
     }
 
-    /// Whether a writer or a closed window waits for memory, so that
-    /// [`handle_memory`](Self::handle_memory) must be called when there may be some, and what
-    /// leaves then be sent: when others have given some back, and after every call, since a
-    /// connection that has nothing queued needs no more than its own.
+    /// Whether a writer or a closed window waits for memory. The caller must then call
+    /// [`handle_memory`](Self::handle_memory) when there may be some, and send the resulting
+    /// packets: when others have freed memory, and after every call, since a connection without
+    /// queued data needs only its own minimum.
     pub fn awaits_memory(&self) -> bool {
         self.snd.awaits_memory() || self.window_awaits_memory()
     }
@@ -194,14 +194,15 @@ impl Connection {
     }
 
     /// Free send space as a waiting writer sees it: zero until a third of the buffer is free and
-    /// less than half of TCP_NOTSENT_LOWAT is unsent, so that it is not woken for every ACK.
+    /// less than half of TCP_NOTSENT_LOWAT is unsent, so that the writer is not woken for every
+    /// ACK.
     pub fn writable(&self, config: &Config) -> usize {
         let open = matches!(self.state, State::Established | State::CloseWait) || self.is_early();
         if open { self.snd.space(config, &self.options) } else { 0 }
     }
 
     /// As [`writable`](Self::writable), for a caller that waits if there is none:
-    /// [`Events::WRITABLE`] reports an ACK that makes space.
+    /// [`Events::WRITABLE`] reports an ACK that frees space.
     pub fn poll_writable(&mut self, config: &Config) -> usize {
         let room = self.writable(config);
         if room == 0 {
@@ -210,13 +211,13 @@ impl Connection {
         room
     }
 
-    /// SO_SNDBUF as getsockopt tells it: the buffer as Linux counts, twice what was set.
+    /// SO_SNDBUF as getsockopt returns it: the buffer as Linux counts it, twice the value set.
     pub fn sndbuf(&self) -> usize {
         self.snd.buffer()
     }
 
-    /// TCP_MAXSEG as getsockopt tells it: payload bytes of a full segment that we send; before the
-    /// open, what was set.
+    /// TCP_MAXSEG as getsockopt returns it: payload bytes of a full segment that we send; before
+    /// the open, the value set.
     pub fn mss(&self) -> u16 {
         match self.options.maxseg {
             Some(bytes) if self.state == State::Closed => bytes,
@@ -224,12 +225,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that the peer has not acknowledged, sent or not (SIOCOUTQ).
+    /// Number of bytes that the peer has not acknowledged, sent or not (SIOCOUTQ).
     pub fn send_queue_len(&self) -> usize {
         self.snd.unacked_len()
     }
 
-    /// Bytes that were never sent (SIOCOUTQNSD).
+    /// Number of bytes that were never sent (SIOCOUTQNSD).
     pub fn unsent_len(&self) -> usize {
         self.snd.unsent_len()
     }
@@ -256,8 +257,8 @@ impl Connection {
         self.snd.largest_packet(self.snd.pacing_rate(config, &self.options), config)
     }
 
-    /// The peer's window or a cork holds data back: makes sure that somebody asks again, if no ACK
-    /// is to come.
+    /// The peer's window or a cork holds data back: arms a timer that polls again if no ACK is to
+    /// come.
     pub(crate) fn arm_persist(&mut self, cx: &Context) {
         if !self.timers.is_armed(Timer::Persist) && !self.snd.has_outstanding() {
             let at = self.snd.begin_persist(cx);
@@ -279,7 +280,7 @@ impl Connection {
     /// The Persist timer fired.
     pub(crate) fn on_persist_timeout(&mut self, cx: &Context) {
         if self.timers.deadline(Timer::UserTimeout).is_some_and(|ends| ends <= cx.now) {
-            // Nobody is asked any more.
+            // The user timeout has passed: the peer is not probed any more.
             return;
         }
         match self.snd.on_persist_timeout(cx, self.keepalive.last_rx, self.orphan) {

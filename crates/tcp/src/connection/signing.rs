@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::signature::Md5Key;
 
 impl Connection {
-    /// The key with which segments of this connection are signed, if they are.
+    /// The key that signs segments of this connection, if there is one.
     pub fn md5_key(&self) -> Option<&Md5Key> {
         self.options.md5_key.as_ref()
     }

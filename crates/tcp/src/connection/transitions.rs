@@ -1,4 +1,4 @@
-//! What belongs to entering a state, and how a connection ends.
+//! State transitions, and the end of a connection.
 
 use crate::connection::Connection;
 use crate::context::Context;
@@ -39,7 +39,7 @@ impl Connection {
         self.events.insert(Events::TIME_WAIT);
     }
 
-    /// An open with Fast Open is judged when the connection has come to its end.
+    /// Reports the outcome of a Fast Open when the connection has ended.
     fn tell_fast_open(&mut self) {
         if let Some(open) = &mut self.fast_open {
             open.on_end(self.rcv.stats().segs > 0, self.rcv.awaits_data_before_fin());

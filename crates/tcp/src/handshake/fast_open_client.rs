@@ -1,11 +1,12 @@
-//! Fast Open, the side that connects (RFC 7413, section 4.2), as Linux does it.
+//! Fast Open, the connecting side (RFC 7413, section 4.2), as on Linux.
 //!
-//! The SYN asks for a cookie, or shows one and carries the first data. It does so once: a SYN that
-//! is retransmitted is a plain one, since whatever dropped the first may have disliked it. Data
-//! that the SYN-ACK does not acknowledge is retransmitted at once, without a word on congestion.
+//! The SYN requests a cookie, or presents one and carries the first data. It does so once: a
+//! retransmitted SYN is a plain one, since a middlebox may have dropped the first because of the
+//! option. Data that the SYN-ACK does not acknowledge is retransmitted at once, without a
+//! congestion response.
 //!
-//! What is known of the peer comes in as [`FastOpen`], from a cache that the caller keeps; what is
-//! learnt goes out as [`FastOpenOutcome`].
+//! The peer's metrics come in as [`FastOpen`], from a cache that the caller keeps; the results go
+//! out as [`FastOpenOutcome`].
 
 mod opening;
 
@@ -25,38 +26,38 @@ const BLACKHOLE_TIMEOUTS: u8 = 2;
 /// Linux).
 const BAD_SYN_ACK_RTO: Nanos = Nanos::from_millis(2);
 
-/// What an open with Fast Open starts from.
+/// The parameters of an open with Fast Open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastOpen {
-    /// The option of the SYN: an empty cookie asks for one. `None` leaves the option out.
+    /// The option of the SYN: an empty cookie requests one. `None` omits the option.
     pub option: Option<FastOpenOption>,
     /// The SYN may carry data: there is a cookie, or none is needed.
     pub data: bool,
     /// The MSS that the peer announced last.
     pub mss: Option<u16>,
-    /// Fast Open was off for a while, because something seemed to swallow it, and this is the first
-    /// attempt since.
+    /// Fast Open was disabled for a while, because a middlebox seemed to drop it, and this is the
+    /// first attempt since.
     pub probing: bool,
 }
 
-/// What an open with Fast Open taught, for the caller's cache.
+/// The outcome of an open with Fast Open, for the caller's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastOpenOutcome {
     /// A SYN-ACK came.
     SynAck {
         /// The MSS that the peer announced.
         mss: u16,
-        /// The cookie that it gave, if any, with the form of the option.
+        /// The cookie that it sent, if any, with the form of the option.
         cookie: Option<FastOpenOption>,
         /// Only plain SYNs seem to have arrived.
         syn_lost: bool,
-        /// A cookie was asked for and not given: 1 in the form of RFC 7413, 2 in the older
+        /// A requested cookie did not come: 1 for the form of RFC 7413, 2 for the older
         /// experimental one. 0 otherwise.
         refused: u8,
     },
-    /// Something on the way swallows connections that begin with Fast Open.
+    /// A middlebox drops connections that begin with Fast Open.
     Blackhole,
-    /// Data flows on the connection that was to probe whether that is over.
+    /// Data flows on the connection that probed whether that is over.
     Works,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct FastOpenClient {
     /// The SYN waits for the first write.
     deferred: bool,
     params: FastOpen,
-    /// What the SYN carries, until it leaves.
+    /// The data of the SYN, until it leaves.
     payload: Slices,
     /// Bytes of data that left with the SYN.
     sent: u16,
@@ -78,7 +79,7 @@ pub(crate) struct FastOpenClient {
 }
 
 impl FastOpenClient {
-    /// What the other side needs: the cookie that its SYN-ACK gives out.
+    /// The listening side: the cookie that its SYN-ACK carries.
     pub(crate) fn answering(option: FastOpenOption) -> FastOpenClient {
         let params = FastOpen { option: Some(option), ..FastOpen::default() };
         FastOpenClient { params, ..FastOpenClient::default() }
@@ -93,9 +94,9 @@ impl FastOpenClient {
         }
     }
 
-    /// The connection has come to its end. `arrived` if data has, `lone_fin` if a FIN has whose
-    /// data is missing: without any data that looks like a middlebox that swallowed it. Data that
-    /// came says more than a last timeout (script `fast_open/timeout_after_data`).
+    /// The connection has ended. `arrived` if data has arrived, `lone_fin` if a FIN has whose data
+    /// is missing: without any data, a middlebox seems to have dropped it. Arrived data outweighs a
+    /// final timeout (script `fast_open/timeout_after_data`).
     pub(crate) fn on_end(&mut self, arrived: bool, lone_fin: bool) {
         if !self.offered {
             return;
@@ -119,7 +120,7 @@ impl FastOpenClient {
 }
 
 impl FastOpen {
-    /// Asks for a cookie, in the older experimental form if `experimental`.
+    /// Requests a cookie, in the older experimental form if `experimental`.
     pub fn request(experimental: bool) -> FastOpen {
         let option = FastOpenOption { experimental, ..FastOpenOption::default() };
         FastOpen { option: Some(option), ..FastOpen::default() }

@@ -1,14 +1,14 @@
-//! Fast Open, the side that listens (RFC 7413, section 4.2), as Linux does it.
+//! Fast Open, the listening side (RFC 7413, section 4.2), as on Linux.
 //!
-//! Whether a cookie is good is the caller's business: it keeps the key. A SYN that showed a good
-//! one makes an *early* connection: it is in SYN-RECEIVED like any other, but the data of the SYN
-//! can be read and answered before the handshake ends, and the SYN-ACK acknowledges it. Until then
-//! the retransmission timer belongs to the SYN-ACK, whatever else is in flight, and SND.UNA is
-//! behind our SYN, so that windows and queues count as they will later. Nothing but the SYN-ACK is
+//! The caller, which has the key, validates cookies. A SYN with a valid cookie makes an *early*
+//! connection: it is in SYN-RECEIVED like any other, but the data of the SYN can be read and
+//! answered before the handshake completes, and the SYN-ACK acknowledges it. Until then the
+//! retransmission timer belongs to the SYN-ACK, even with other data in flight, and SND.UNA is
+//! after our SYN, so that windows and queues count as they will later. Only the SYN-ACK is
 //! retransmitted.
 //!
-//! The SYN-ACK gives a cookie out if the caller says so, and only the first one does: a path that
-//! has lost it may have disliked the option.
+//! Only the first SYN-ACK carries a cookie, if the caller provides one: a path that lost it may
+//! have dropped it because of the option.
 
 use alloc::boxed::Box;
 
@@ -24,17 +24,17 @@ use crate::send::Fin;
 use crate::state::State;
 use crate::timer::Timer;
 
-/// How a SYN is answered.
+/// The parameters of the answer to a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastOpenAnswer {
     /// The option of the SYN-ACK: a cookie for the next time.
     pub option: Option<FastOpenOption>,
-    /// The connection is early: the data of the SYN is taken, and the application may have it.
+    /// The connection is early: the data of the SYN is accepted, and the application may read it.
     pub early: bool,
 }
 
 impl Connection {
-    /// As [`accept`](Self::accept), with what Fast Open says.
+    /// As [`accept`](Self::accept), with the parameters of Fast Open.
     pub fn accept_with(
         cx: &Context,
         params: OpenParams,
@@ -50,13 +50,13 @@ impl Connection {
         conn
     }
 
-    /// Whether the handshake is not over and the application may read and write all the same.
+    /// Whether the application may read and write before the handshake is complete.
     pub fn is_early(&self) -> bool {
         self.state == State::SynReceived && self.handshake.early
     }
 
-    /// An application has taken the connection from the queue of its listener. From then on, news
-    /// of the path do not end an [early](Self::is_early) connection.
+    /// An application has accepted the connection from its listener's queue. From then on, path
+    /// errors do not end an [early](Self::is_early) connection.
     pub fn adopt(&mut self) {
         self.handshake.adopted = true;
     }
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// The SYN of an early connection came again: as a plain one, it lies before the window.
+    /// The SYN of an early connection came again: as a plain one, it is before the window.
     pub(crate) fn is_repeated_early_syn(&self, cx: &Context, seg: &Segment) -> bool {
         self.is_early()
             && self.rcv.is_repeated_syn(seg)

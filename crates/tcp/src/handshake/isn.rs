@@ -5,7 +5,7 @@ use plimsoll_wire::SeqNum;
 use crate::time::Instant;
 
 /// ISN = M + F(addresses, ports, secret): a clock that ticks every 4 microseconds plus `hash`,
-/// which the caller takes from a keyed hash, because the engine has no secrets.
+/// which the caller derives with a keyed hash, because the engine has no secrets.
 pub const fn initial_sequence_number(now: Instant, hash: u32) -> SeqNum {
     let ticks = (now.as_nanos() / 4_000) as u32;
     SeqNum(ticks.wrapping_add(hash))

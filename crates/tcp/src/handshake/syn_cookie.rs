@@ -1,16 +1,16 @@
-//! SYN cookies: opening without remembering the SYN, as Linux does it.
+//! SYN cookies: opening without storing the SYN, as on Linux.
 //!
-//! The initial sequence number of the SYN-ACK is a cookie, which the caller makes and checks, since
-//! it has the secret; it says the peer's MSS, rounded down to one of four, and whether the SYN-ACK
-//! has timestamps. Everything else that the SYN offered goes into the low bits of TSval, and comes
-//! back in the TSecr of the ACK. To a peer without timestamps nothing but the MSS is offered.
+//! The initial sequence number of the SYN-ACK is a cookie, which the caller, who has the secret,
+//! makes and checks. It encodes the peer's MSS, rounded down to one of four, and whether the
+//! SYN-ACK has timestamps. All other options of the SYN go into the low bits of TSval, and come
+//! back in the TSecr of the ACK. A peer without timestamps is offered only the MSS.
 //!
 //! The window of the SYN-ACK is counted in segments, which are shorter with timestamps. A peer may
-//! leave the timestamps out of its ACK although it asked for them. The right edge that it was shown
-//! must not move left for that (RFC 9293, section 3.8.6), so that the cookie says how it was
+//! omit the timestamps in its ACK although it offered them. The advertised right edge must not move
+//! left because of that (RFC 9293, section 3.8.6), so the cookie encodes how the window was
 //! counted.
 //!
-//! Nothing sends the SYN-ACK again; a peer that misses it sends its SYN again.
+//! The SYN-ACK is not retransmitted; a peer that misses it retransmits its SYN.
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::tcp::{SynOptions, SynOrSack, TcpFlags, TcpOptions, TcpRepr, Timestamps};
@@ -49,7 +49,7 @@ fn table(ip_header_len: u16) -> [u16; 4] {
     if ip_header_len >= 40 { MSS_V6 } else { MSS_V4 }
 }
 
-/// What the cookie that answers `syn` says. `params` are those of
+/// The datum to encode in the cookie that answers `syn`. `params` are those of
 /// [`cookie_syn_ack`](cookie_syn_ack()), whose cookie need not be known yet.
 pub fn cookie_datum(cx: &Context, params: &OpenParams, syn: &Segment) -> u8 {
     let stamped = Offered::of_syn(syn, cx.config, params).stamps.is_some();
@@ -113,7 +113,7 @@ fn val_with(ts: &TimestampState, now: Instant, bits: u32) -> u32 {
     early.wrapping_add(ts.offset)
 }
 
-/// What of a SYN's offers is taken.
+/// The accepted options of a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Offered {
     stamps: Option<Timestamps>,
@@ -144,7 +144,8 @@ impl Offered {
         shift | if self.sack { SACK } else { 0 } | if self.ecn == Mode::Classic { ECN } else { 0 }
     }
 
-    /// What `ack` brings back. `None` if it cannot be, since the settings do not allow it.
+    /// The options that `ack` brings back. `None` if they are impossible, since the settings do not
+    /// allow them.
     fn of_ack(ack: &Segment, config: &Config, params: &OpenParams) -> Option<Offered> {
         let policy = Policy::of(config, &params.options);
         let counts = policy.agree == Mode::Accurate && is_counting(ack);
@@ -168,17 +169,17 @@ impl Offered {
     }
 }
 
-/// Whether the peer's first packet without SYN counts marks: with RFC 3168 there is nothing to tell
-/// yet, and what there may be has another form (RFC 9768, section 5.1).
+/// Whether the peer's first packet without SYN counts marks: with RFC 3168 there is nothing to
+/// report yet, and a later report has another form (RFC 9768, section 5.1).
 fn is_counting(ack: &Segment) -> bool {
     let ace = ace(ack.repr.flags);
     matches!(ace, 0b010 | 0b011 | 0b100 | 0b110) || (ace == 0b101 && !ack.payload.is_empty())
 }
 
 impl Connection {
-    /// The connection that `ack` completes, in SYN-RECEIVED: `ack` is still to be handled. The
-    /// cookie, which is the initial sequence number of `params`, was found to be good and says
-    /// `datum` ([`cookie_datum`]). `None` if what came back with it cannot be.
+    /// The connection that `ack` completes, in SYN-RECEIVED; the caller must still pass `ack` to
+    /// it. The cookie, which is the initial sequence number of `params`, is valid and encodes
+    /// `datum` ([`cookie_datum`]). `None` if the options in `ack` are impossible.
     pub fn accept_cookie(
         cx: &Context,
         params: OpenParams,

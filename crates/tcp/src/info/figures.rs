@@ -20,10 +20,10 @@ impl Connection {
         info(self, config, now)
     }
 
-    /// Checks everything that must hold between two calls.
+    /// Checks all invariants between two calls.
     ///
     /// # Panics
-    /// If something does not.
+    /// If an invariant is violated.
     pub fn check_invariants(&self) {
         check_invariants(self);
     }

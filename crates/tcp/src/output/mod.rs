@@ -1,25 +1,25 @@
-//! Output: the only place from which anything leaves.
+//! Output: the only place from which packets leave.
 //!
 //! # Theory of operation
 //!
-//! [`Connection::poll_transmit`] asks in one fixed order what may leave, and returns one packet
+//! [`Connection::poll_transmit`] checks in one fixed order what may leave, and returns one packet
 //! at a time:
 //!
 //! 1. a reset;
 //! 2. a SYN or SYN-ACK;
 //! 3. a challenge ACK, or an ACK that the peer must be able to count or distinguish;
-//! 4. what recovery wants retransmitted;
-//! 5. new data and the FIN, by the [`plan`] that the [`gate`] has a part in;
+//! 4. data to retransmit;
+//! 5. new data and the FIN, by the [`plan`], which uses the [`gate`];
 //! 6. a window probe or a keepalive probe;
-//! 7. a pure ACK, if one is due and nothing above took it along.
+//! 7. a pure ACK, if one is due and no packet above carried it.
 //!
-//! A packet is planned, then built, then offered to what lies below, and nothing has moved until
-//! that has taken it ([`Connection::poll_transmit_with`]). If it is refused, that is a hold like
-//! any other, and the state of congestion control is that of a local loss.
+//! A packet is planned, then built, then offered to the layer below. No state changes until that
+//! layer has taken it ([`Connection::poll_transmit_with`]). A refused packet is held like any
+//! other, and congestion control reacts as to a local loss.
 //!
-//! Every packet with ACK takes the acknowledgement and the window along and so settles what the
-//! receiver had recorded. A connection that is held says by what ([`Connection::hold`]); whatever
-//! ends the hold is an event after which the caller polls again.
+//! Every packet with ACK carries the acknowledgement and the window and so settles the receiver's
+//! pending ACK. [`Connection::hold`] is the reason why a connection is held; the caller polls again
+//! after every event that may end the hold.
 
 mod autocork;
 mod build;
@@ -59,11 +59,10 @@ pub use hold::{Hold, Refusal};
 use plan::{Plan, Wait, offer_again};
 
 impl Connection {
-    /// The next packet that leaves now, if one does. Call until it returns `None`.
+    /// The next packet that leaves now, if there is one. Call until it returns `None`.
     ///
-    /// The caller of this must take every packet: a packet lost on its way counts as a loss like
-    /// any other. A caller that may refuse one calls
-    /// [`poll_transmit_with`](Self::poll_transmit_with).
+    /// The caller must take every packet: a packet that it loses counts as a loss like any other. A
+    /// caller that may refuse one calls [`poll_transmit_with`](Self::poll_transmit_with).
     pub fn poll_transmit(&mut self, cx: &Context) -> Option<Transmit> {
         let mut left = None;
         self.poll_transmit_with(cx, |packet| {
@@ -73,15 +72,15 @@ impl Connection {
         left
     }
 
-    /// Gives the next packet that leaves now to `offer`, which sends it or says why not. Returns
-    /// whether one has left; call until none does.
+    /// Passes the next packet that leaves now to `offer`, which sends it or returns a refusal.
+    /// Returns whether one has left; call until none does.
     ///
     /// If data, a FIN or a plain ACK is refused, nothing has left: no sequence number, mark, window
-    /// or counter of what leaves has moved, and what the packet was made of waits
-    /// ([`Hold::Refused`]) and is planned again. [`Refusal`] says what restarts it.
+    /// or counter of sent packets has changed. Its data waits ([`Hold::Refused`]) and is planned
+    /// again. [`Refusal`] says what restarts it.
     ///
-    /// Others count as sent, also if they are refused: SYNs, resets, probes, and the ACKs of which
-    /// the peer counts every one. A timer repeats them, or nothing waits for them.
+    /// Other packets count as sent even if they are refused: SYNs, resets, probes, and the ACKs of
+    /// which the peer counts every one. A timer repeats them, or nothing depends on them.
     pub fn poll_transmit_with(
         &mut self,
         cx: &Context,
@@ -93,9 +92,8 @@ impl Connection {
         left
     }
 
-    /// The device is done with something that was below us; `cx.below` says what is left. What was
-    /// left to this moment is left no longer, but the gate decides about it as about anything else.
-    /// The caller polls.
+    /// The device has finished with a packet below; `cx.below` has the rest. Data that waited for
+    /// this moment is released, subject to the gate. The caller polls.
     pub(crate) fn handle_completion(&mut self, cx: &Context) {
         self.debug_invariants();
         self.explain.add_cause(Causes::COMPLETION);
@@ -107,13 +105,13 @@ impl Connection {
 
     /// Whether the connection waits for a completion, so that
     /// [`Input::Completion`](crate::Input::Completion) must follow one: data is held by
-    /// [`Hold::Autocork`] or [`Hold::SmallQueue`], was refused by a full queue, or what shall be
-    /// retransmitted is still below us.
+    /// [`Hold::Autocork`] or [`Hold::SmallQueue`], was refused by a full queue, or data to
+    /// retransmit is still below.
     pub fn awaits_completion(&self) -> bool {
         self.snd.awaits_completion()
     }
 
-    /// What holds the data that waits, if anything does.
+    /// The reason why waiting data is held, if it is.
     pub fn hold(&self) -> Option<Hold> {
         self.snd.hold()
     }
@@ -137,7 +135,7 @@ impl Connection {
         false
     }
 
-    /// Steps 1 to 3. Mostly none of them has anything.
+    /// Steps 1 to 3. Usually none of them applies.
     #[inline]
     fn next_that_may_be_lost(&mut self, cx: &Context) -> Option<Transmit> {
         let quiet = self.state.is_synchronized()
@@ -250,8 +248,8 @@ impl Connection {
         true
     }
 
-    /// Sends again what recovery asks for, or a front part of it, unless something holds it.
-    /// Returns whether something has left.
+    /// Retransmits the data that recovery selects, or a front part of it, unless it is held.
+    /// Returns whether a packet has left.
     #[inline]
     fn retransmit(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<bool, Wait> {
         if self.snd.may_send_again() { self.retransmit_next(cx, offer) } else { Ok(false) }
@@ -308,7 +306,7 @@ impl Connection {
         Wait::refused(cx, refusal)
     }
 
-    /// No more new data leaves in this call. Returns whether what is lost leaves in its place.
+    /// No more new data leaves in this call. Returns whether lost data leaves in its place.
     #[inline]
     fn end_new_first(&mut self, cx: &Context) -> bool {
         self.snd.recovery().sends_new_first() && {
@@ -317,7 +315,7 @@ impl Connection {
         }
     }
 
-    /// Sends new data, and the FIN behind the last of it, or says what holds it.
+    /// Sends new data, and the FIN after the last of it, or returns the hold.
     #[inline(never)]
     fn send_new(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<(), Wait> {
         let fin = self.fin_is_due();
@@ -423,7 +421,7 @@ impl Connection {
     }
 }
 
-/// What lies below: it takes a packet, or refuses it.
+/// The layer below: it takes a packet, or refuses it.
 trait Accept: FnMut(Transmit) -> Result<(), Refusal> {}
 
 impl<F: FnMut(Transmit) -> Result<(), Refusal>> Accept for F {}

@@ -1,11 +1,11 @@
 //! Why an acknowledgement leaves at once: the answers of [`delayed_ack`](super::delayed_ack).
 
-/// Why an acknowledgement leaves at once.
+/// The reason why an acknowledgement leaves at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AckReason {
     /// More than one full-sized segment is unacknowledged.
     SecondSegment,
-    /// The connection is young or asked for it (TCP_QUICKACK).
+    /// The connection is young or TCP_QUICKACK is set.
     Quick,
     /// A segment arrived out of order, or twice.
     OutOfOrder,
@@ -23,7 +23,7 @@ pub enum AckReason {
     Timer,
     /// The peer says that it has reduced its congestion window.
     Congestion,
-    /// Marks on what arrives have begun, ended or been many (RFC 9768).
+    /// Marks on arriving packets have begun, ended or been many (RFC 9768).
     Marks,
     /// All that was pushed has been read.
     Drained,
@@ -32,7 +32,7 @@ pub enum AckReason {
 }
 
 impl AckReason {
-    /// In words.
+    /// The reason in words.
     pub const fn text(self) -> &'static str {
         match self {
             AckReason::SecondSegment => "more than one full segment is unacknowledged",

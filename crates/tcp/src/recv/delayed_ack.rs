@@ -1,18 +1,19 @@
-//! The one place where it is decided when an acknowledgement leaves.
+//! The one place that decides when an acknowledgement leaves.
 //!
-//! Every room tells [`DelayedAck`] what happened; it answers with an [`AckDecision`], which is only
-//! recorded. `output/` sends the ACK if no data took it along.
+//! All callers report events to [`DelayedAck`], which returns an [`AckDecision`]. That decision is
+//! only recorded. `output/` sends the ACK if no data carried it.
 //!
 //! The rules are those of RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2, with Linux's
-//! figures: an ACK for every second full-sized segment, at once for anything out of order, at once
-//! while the connection is young (the peer is in slow start and counts on ACKs), else after the ACK
-//! timeout (ATO), which follows the gaps between arrivals within 40 ms to 200 ms. The end of a
-//! write that was read is acknowledged without waiting, unless an answer may take the ACK along.
+//! figures. An ACK leaves for every second full-sized segment, at once for any segment out of
+//! order, and at once while the connection is young (the peer is in slow start and needs ACKs).
+//! Otherwise it leaves after the ACK timeout (ATO), which follows the gaps between arrivals within
+//! 40 ms to 200 ms. The end of a write that was read is acknowledged at once, unless an answer may
+//! carry the ACK.
 //!
-//! One rule is our own: a request of several segments that wakes a blocked reader leaves its ACK to
-//! the answer, if answers came quickly before ([`READER_DELAY`]). And a reader that comes back and
-//! finds nothing has no answer yet: the rest of a request may be held by the peer until it has this
-//! ACK (Nagle), so that it does not wait for the ATO. A task that polls may answer all the same, so
+//! One rule is Plimsoll's own: the ACK of a request of several segments that wakes a blocked reader
+//! waits for the answer, if earlier answers came quickly ([`READER_DELAY`]). A reader that returns
+//! and finds no data has no answer yet: the peer may hold the rest of the request until it has this
+//! ACK (Nagle), so the ACK does not wait for the ATO. A task that polls may answer all the same, so
 //! its ACK waits for `READER_DELAY`.
 
 use crate::config::{Config, Options};
@@ -22,7 +23,7 @@ use crate::limits::MAX_DUP_ACKS;
 use crate::recv::ack_reason::AckReason;
 use crate::time::{Instant, Nanos};
 
-/// When the next acknowledgement leaves if no data takes it along.
+/// The time at which the next acknowledgement leaves if no data carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckDecision {
     /// At once.
@@ -31,13 +32,13 @@ pub enum AckDecision {
     Delay(Instant),
     /// At this point, together with other duplicate ACKs.
     Compress(Instant),
-    /// Nothing is to be acknowledged.
+    /// No acknowledgement is due.
     #[default]
     None,
 }
 
-/// Whether a thread or task waits for data to read. What arrives for such a reader may leave its
-/// ACK to what the reader does next.
+/// Whether a thread or task waits for data to read. The ACK of data for such a reader may wait for
+/// the reader's next call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reader {
@@ -53,8 +54,8 @@ pub enum Reader {
 /// Segments that are acknowledged at once when a connection is young (Linux: `TCP_MAX_QUICKACKS`).
 const MAX_QUICK_ACKS: u8 = 16;
 
-/// How long the answer of a reader may take that was woken by a whole request: much longer than a
-/// wake-up and a short computation, much shorter than what anybody would notice as a stall.
+/// The time allowed for the answer of a reader that was woken by a whole request: much longer than
+/// a wake-up and a short computation, and much shorter than a noticeable stall.
 pub(crate) const READER_DELAY: Nanos = Nanos::from_micros(500);
 
 /// ACKs that are left to readers who do not answer in time, before that is given up.
@@ -66,7 +67,7 @@ const FIRST_DUPLICATES: u16 = 3;
 /// How long the ACK of a FIN waits if no data came before it (Linux: until the next tick).
 const FIN_ALONE_DELAY: Nanos = Nanos::from_millis(1);
 
-/// What an arrived in-order data segment means for the decision.
+/// The effect of an arrived in-order data segment on the decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     /// Bytes that are received and not acknowledged.
@@ -94,7 +95,7 @@ pub(crate) struct DelayedAck {
     dup_acks: u16,
     /// ACKs that leave at once before delaying begins.
     quick: u8,
-    /// Nothing is ever delayed: the route says so.
+    /// No ACK is ever delayed, because of the route.
     always: bool,
     /// The application answers what it receives: delaying pays.
     pingpong: bool,
@@ -103,7 +104,7 @@ pub(crate) struct DelayedAck {
     last_data: Instant,
     /// Duplicate ACKs since RCV.NXT last moved, as far as they matter.
     dup_run: u8,
-    /// Out-of-order segments since the last ACK that asked for none of their own.
+    /// Out-of-order segments since the last ACK that required none of their own.
     compressed: u8,
     /// A full segment that ended a write came and was to be acknowledged at once.
     pushed: bool,
@@ -117,10 +118,10 @@ pub(crate) struct DelayedAck {
     unanswered: u8,
 }
 
-/// What an out-of-order segment finds.
+/// The state in which an out-of-order segment arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disorder {
-    /// SACK was agreed on: one ACK can tell of many segments.
+    /// SACK is in use: one ACK can report many segments.
     pub(super) sack: bool,
     /// The shorter of the round trips that sender and receiver have measured; zero if neither has.
     pub(super) rtt: Nanos,
@@ -132,7 +133,7 @@ pub(super) struct Disorder {
 impl DelayedAck {
     /// TCP_QUICKACK may have been set before the open.
     pub(crate) fn new(config: &Config, options: &Options) -> DelayedAck {
-        // No reader is relied on before it has answered in time, whatever TCP_QUICKACK says.
+        // A reader is not relied on before it has answered in time, even with TCP_QUICKACK.
         let (always, unanswered) = (options.route.quickack, MAX_UNANSWERED);
         let mut acks = DelayedAck { always, unanswered, ..DelayedAck::default() };
         if let Some(quick) = options.quickack {
@@ -141,7 +142,7 @@ impl DelayedAck {
         acks
     }
 
-    /// What was decided last.
+    /// The last decision.
     pub(crate) fn decision(&self) -> AckDecision {
         self.decision
     }
@@ -242,8 +243,8 @@ impl DelayedAck {
             && arrival.unacked <= offered / 4
     }
 
-    /// Whatever made an ACK due within this batch of segments did so because data arrived; other
-    /// reasons remain.
+    /// Removes the reasons within this batch of segments that arriving data caused; other reasons
+    /// remain.
     fn leave_to_reader(
         &mut self,
         now: Instant,
@@ -318,7 +319,7 @@ impl DelayedAck {
         self.pingpong = config.tcp_pingpong;
     }
 
-    /// The FIN that [`on_fin`](Self::on_fin) told of has been taken. It counts as a byte.
+    /// The FIN reported by [`on_fin`](Self::on_fin) has been accepted. It counts as a byte.
     pub(crate) fn delay_fin(&mut self, now: Instant, config: &Config, more_than_one: bool) {
         if more_than_one {
             self.now(AckReason::SecondSegment);
@@ -339,9 +340,9 @@ impl DelayedAck {
         self.now(AckReason::OutOfOrder);
     }
 
-    /// Data arrived that is not next: the peer counts duplicates until it sees a loss. Behind that,
-    /// with SACK, one ACK after a moment tells it as much as many (Linux: compressed ACKs), as long
-    /// as the blocks of one ACK have place for all ranges that have grown.
+    /// Data arrived that is not next: the peer counts duplicates until it detects a loss. After
+    /// that, with SACK, one ACK after a moment reports as much as many (Linux: compressed ACKs), as
+    /// long as the blocks of one ACK have room for all ranges that have grown.
     pub(crate) fn on_disorder(&mut self, now: Instant, config: &Config, disorder: Disorder) {
         let share = disorder.rtt * config.tcp_comp_sack_rtt_percent / 100;
         let delay = share.min(Nanos::from(config.tcp_comp_sack_delay));
@@ -364,7 +365,7 @@ impl DelayedAck {
         };
     }
 
-    /// Something else wants an answer at once.
+    /// Another event requires an ACK at once.
     pub(crate) fn now(&mut self, reason: AckReason) {
         if !matches!(self.decision, AckDecision::Now(_)) {
             self.decision = AckDecision::Now(reason);
@@ -372,7 +373,7 @@ impl DelayedAck {
     }
 
     fn delay(&mut self, now: Instant, config: &Config) {
-        // Not `clamp`: nobody keeps the two settings in order.
+        // Not `clamp`: the order of the two settings is not checked.
         let timeout = self
             .ato()
             .max(Nanos::from(config.tcp_delack_min))
@@ -410,10 +411,10 @@ impl DelayedAck {
         }
     }
 
-    /// The application wanted to read and found nothing, while `unacked` bytes are unacknowledged.
-    /// A reader who was woken for them and does nothing but wait sleeps again, so there is no
-    /// answer. Others may be in a loop that reads until nothing is left and answers then, as tasks
-    /// do that look for the end of the stream beside their work; they get a little time for it.
+    /// The application tried to read and found nothing, while `unacked` bytes are unacknowledged. A
+    /// blocking reader that was woken for them sleeps again, so there is no answer. Other readers
+    /// may be in a loop that reads until no data is left and answers then, as tasks do that check
+    /// for the end of the stream; they get a little time for it.
     pub(crate) fn on_empty_read(&mut self, now: Instant, unacked: u32) {
         if !matches!(self.decision, AckDecision::Delay(_)) || unacked == 0 {
             return;

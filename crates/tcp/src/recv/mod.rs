@@ -49,17 +49,17 @@ use sack_blocks::SackHistory;
 pub(crate) use text::{Text, TextEffects, TextView};
 use urgent::Urgent;
 
-/// Whether the application reads what arrives.
+/// Whether the application reads arriving data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     Open,
-    /// It has said that it will not (SHUT_RD). As on Linux, that counts from our FIN on.
+    /// It has shut the read side (SHUT_RD). As on Linux, that takes effect with our FIN.
     Shut,
     /// It has closed.
     Closed,
 }
 
-/// What has arrived in the life of a connection.
+/// Totals of arrived segments in the life of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecvStats {
     /// Segments with data.
@@ -79,7 +79,7 @@ impl RecvStats {
     }
 }
 
-/// What of `bytes` of `tcp_rmem` is for data: half, the other half is for what holds it.
+/// The data share of `bytes` of `tcp_rmem`: half, the other half is for overhead.
 pub(crate) fn data_share(bytes: usize) -> usize {
     (bytes / 2).min(MAX_BUFFER)
 }
@@ -108,11 +108,11 @@ pub(crate) struct RecvSide {
     sent_zero_window: bool,
     /// Whether the application will read.
     reading: Reading,
-    /// Who waits for data to read.
+    /// The waiter for data to read.
     reader: Reader,
     /// The sequence number of the peer's FIN, once it is known.
     fin: Option<SeqNum>,
-    /// What the peer seems to use as MSS.
+    /// The MSS that the peer seems to use.
     rcv_mss: u32,
     /// The length of the last full-looking segment.
     last_seg_len: u16,
@@ -126,7 +126,7 @@ pub(crate) struct RecvSide {
     window_clamp: u32,
     /// The same by `initrwnd` of the route, as long as little has arrived.
     initial_cap: u32,
-    /// What the queue may hold while memory is short, by the state of the last call.
+    /// The limit of the queue while memory is short, as of the last call.
     memory_cap: u32,
     /// Data in order was dropped for lack of memory, and there was none since.
     starved: bool,
@@ -185,9 +185,9 @@ impl RecvSide {
         self.autotune.start(self.nxt, u32::from(self.advmss));
     }
 
-    /// What our SYN or SYN-ACK offers, of the buffer and by the bounds as they are when this is
-    /// first asked. Each copy says the same, or else one of them would promise more than is
-    /// remembered.
+    /// The window that our SYN or SYN-ACK offers, from the buffer and its limits at the first call.
+    /// Each copy of the segment has the same value: otherwise one of them would promise more than
+    /// is recorded.
     pub(crate) fn first_window(&mut self) -> u32 {
         let all = u32::try_from(self.buf_limit).unwrap_or(u32::MAX).min(self.offer_cap());
         let first = NonZeroU32::new(all).unwrap_or(NonZeroU32::MIN);
@@ -237,7 +237,7 @@ impl RecvSide {
         len > 0
     }
 
-    /// What has arrived in all.
+    /// The totals of arrived segments.
     pub(crate) fn stats(&self) -> &RecvStats {
         &self.stats
     }
@@ -252,7 +252,7 @@ impl RecvSide {
         self.nxt
     }
 
-    /// The right edge that we have advertised: RCV.NXT + RCV.WND.
+    /// The right edge of the advertised window: RCV.NXT + RCV.WND.
     #[cfg(test)]
     pub(crate) fn adv(&self) -> SeqNum {
         self.adv
@@ -273,7 +273,7 @@ impl RecvSide {
         self.wscale
     }
 
-    /// What the peer seems to use as MSS, in bytes.
+    /// The MSS that the peer seems to use, in bytes.
     pub(crate) fn rcv_mss(&self) -> u32 {
         self.rcv_mss
     }
@@ -293,7 +293,7 @@ impl RecvSide {
         self.autotune.rtt()
     }
 
-    /// What the application reads per round trip, in bytes.
+    /// Bytes that the application reads per round trip.
     pub(crate) fn space(&self) -> usize {
         self.autotune.space()
     }
@@ -313,7 +313,7 @@ impl RecvSide {
         self.fin_taken() || self.reading == Reading::Closed
     }
 
-    /// RCV.WND as the peer knows it.
+    /// RCV.WND as last advertised to the peer.
     pub(crate) fn wnd(&self) -> u32 {
         self.adv.since(self.nxt)
     }
@@ -326,7 +326,7 @@ impl RecvSide {
         unread
     }
 
-    /// The application has said that it will not read any more.
+    /// The application has shut the read side.
     pub(crate) fn shut(&mut self) {
         if self.reading == Reading::Open {
             self.reading = Reading::Shut;
@@ -367,7 +367,7 @@ impl RecvSide {
         self.acks.wait_for_data(cx.now, cx.config);
     }
 
-    /// Something else than text wants an acknowledgement at once.
+    /// An event apart from text requires an acknowledgement at once.
     pub(crate) fn acknowledge_now(&mut self, reason: AckReason) {
         self.acks.now(reason);
     }
@@ -387,7 +387,7 @@ impl RecvSide {
         self.acks.waits_until()
     }
 
-    /// Why a pure ACK should leave now, if it should.
+    /// The reason why a pure ACK should leave now, if it should.
     #[inline]
     pub(crate) fn ack_due(&self, now: Instant) -> Option<AckReason> {
         self.acks.due(now)
@@ -398,7 +398,7 @@ impl RecvSide {
         self.acks.owes_duplicate()
     }
 
-    /// Data (not a pure ACK) leaves: an answer soon after input marks an interactive connection.
+    /// Data (not a pure ACK) leaves: an answer soon after input makes the connection interactive.
     pub(crate) fn note_data_sent(&mut self, cx: &Context) {
         self.acks.on_data_sent(cx.now, cx.config);
     }
@@ -420,7 +420,7 @@ impl RecvSide {
         self.acks.on_timeout(cx);
     }
 
-    /// Tells whether a thread or task waits for data to read.
+    /// Sets whether a thread or task waits for data to read.
     pub(crate) fn set_reader(&mut self, reader: Reader) {
         self.reader = reader;
     }
@@ -433,7 +433,7 @@ impl RecvSide {
         self.promise_first_window();
     }
 
-    /// Learns the peer's MSS from a data segment that consisted of `segs` on the wire.
+    /// Estimates the peer's MSS from a data segment that consisted of `segs` on the wire.
     pub(crate) fn measure_mss(&mut self, len: usize, segs: u16, pushed: bool) {
         let len = (len as u32).div_ceil(u32::from(segs.max(1)));
         if len >= self.rcv_mss {

@@ -1,13 +1,14 @@
-//! The error queue: what a socket tells about data it has sent.
+//! The error queue: reports of a socket about data that it has sent.
 //!
-//! Two kinds of report wait here until the application takes them: that the buffers of a write
-//! with [`WriteFlags::zerocopy`](crate::WriteFlags) are free again, and when the last byte of a
-//! write was scheduled, left, and was acknowledged. Hardly any socket asks for either, so the queue
-//! is one box that only those have. It holds [`MAX_ERROR_QUEUE`] reports; more are dropped.
+//! Two kinds of reports wait here until the application takes them. One says that the buffers of a
+//! write with [`WriteFlags::zerocopy`](crate::WriteFlags) are free again; the other is the time at
+//! which a write's last byte was scheduled, left, or was acknowledged. Few sockets request either,
+//! so the queue is one box that only those have. It holds [`MAX_ERROR_QUEUE`] reports; further ones
+//! are dropped.
 //!
 //! Bytes of a zero-copy write are copied all the same unless they were shared
 //! ([`Connection::write_shared`](crate::Connection::write_shared)), and its report says so. The
-//! report still waits for the acknowledgement, as programs expect that count on it.
+//! report still waits for the acknowledgement, since programs rely on it.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -18,14 +19,14 @@ use super::SendSide;
 use crate::limits::MAX_ERROR_QUEUE;
 use crate::time::Instant;
 
-/// Which transmit timestamps a socket reports (SO_TIMESTAMPING).
+/// The transmit timestamps that a socket reports (SO_TIMESTAMPING).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxTimestamps {
-    /// When the last byte of a write was handed down (SOF_TIMESTAMPING_TX_SCHED).
+    /// The time at which the last byte of a write was passed down (SOF_TIMESTAMPING_TX_SCHED).
     pub sched: bool,
-    /// When it left (SOF_TIMESTAMPING_TX_SOFTWARE).
+    /// The time at which it left (SOF_TIMESTAMPING_TX_SOFTWARE).
     pub software: bool,
-    /// When it was acknowledged (SOF_TIMESTAMPING_TX_ACK).
+    /// The time at which it was acknowledged (SOF_TIMESTAMPING_TX_ACK).
     pub ack: bool,
     /// Reports carry the offset of the byte since this was set (SOF_TIMESTAMPING_OPT_ID).
     pub opt_id: bool,
@@ -37,7 +38,7 @@ impl TxTimestamps {
     }
 }
 
-/// What a timestamp tells of.
+/// The event of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxStage {
     /// SCM_TSTAMP_SCHED.
@@ -64,7 +65,7 @@ pub enum ErrorReport {
     },
     /// A transmit timestamp (SO_EE_ORIGIN_TIMESTAMPING, ENOMSG).
     Timestamp {
-        /// What happened (`ee_info`).
+        /// The event (`ee_info`).
         stage: TxStage,
         /// Which byte (`ee_data`); 0 without `opt_id`.
         key: u32,
@@ -80,11 +81,11 @@ struct ZeroCopy {
     end: SeqNum,
     /// The numbers of the first and the last.
     numbers: (u32, u32),
-    /// Bytes of theirs were copied.
+    /// Some of their bytes were copied.
     copied: bool,
 }
 
-/// The last byte of a write whose way is followed.
+/// The last byte of a write whose events are reported.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     /// One behind the byte.
@@ -92,7 +93,7 @@ struct Mark {
     sent: bool,
 }
 
-/// The reports of one socket, and what will become one.
+/// The reports of one socket, and the pending ones.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorQueue {
     ready: VecDeque<ErrorReport>,

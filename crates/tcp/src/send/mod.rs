@@ -3,20 +3,20 @@
 //! # Theory of operation
 //!
 //! A written byte is copied once, into a chunk of the pool, and waits in the [`write_queue`]. It is
-//! cut into packets only when it leaves ([`segmentation`]), at [`units`] at the latest; from then
-//! on it lies in the [`retransmit_queue`] until it is acknowledged, and the [`scoreboard`] knows
-//! what has become of it. Both queues together are bounded by the send buffer ([`memory`]), which
-//! grows with the congestion window unless SO_SNDBUF was set.
+//! cut into packets only when it leaves ([`segmentation`]), at [`units`] at the latest. From then
+//! on it is in the [`retransmit_queue`] until it is acknowledged, and the [`scoreboard`] records
+//! its state. The send buffer limits both queues together ([`memory`]); it grows with the
+//! congestion window unless SO_SNDBUF was set.
 //!
-//! [`window`] answers what the peer's window lets go, [`zero_window_probe`] asks a peer again that
+//! [`window`] computes what the peer's window allows; [`zero_window_probe`] probes a peer that
 //! closed it.
 //!
-//! What leaves next is one plan ([`planning`]), made of the whole of this by the rules in
-//! `output/`; nothing moves until it is committed. [`pacing`] says when a packet departs,
-//! [`tso_size`] how large one may be.
+//! The next packet is one plan ([`planning`]), made of all of this by the rules in `output/`; no
+//! state changes until the plan is committed. [`pacing`] computes a packet's departure time,
+//! [`tso_size`] its largest size.
 //!
-//! `snd.nxt` never goes back, so that nothing was ever sent beyond it: what is retransmitted comes
-//! out of the retransmit queue by its own numbers.
+//! `snd.nxt` never goes back, so nothing was ever sent beyond it: retransmitted data comes out of
+//! the retransmit queue with its own numbers.
 
 mod conn_parts;
 pub(crate) mod error_queue;
@@ -62,7 +62,7 @@ use write_queue::WriteQueue;
 pub(crate) use zero_window_probe::Persist;
 use zero_window_probe::Probing;
 
-/// How far our FIN is.
+/// The state of our FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fin {
     /// The application may still write.
@@ -74,14 +74,14 @@ pub(crate) enum Fin {
         /// The number of the FIN.
         seq: SeqNum,
     },
-    /// The peer has it.
+    /// The peer has acknowledged it.
     Acked,
 }
 
-/// What has happened since output was last asked for new data.
+/// The events since output was last polled for new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastInput {
-    /// An ACK, a timer, a completion, an option: what ends automatic corking.
+    /// An ACK, a timer, a completion, an option: the events that end automatic corking.
     Event,
     /// A write that automatic corking may hold.
     Write,
@@ -92,7 +92,7 @@ enum LastInput {
     },
 }
 
-/// What has left in the life of a connection, and what has arrived of it.
+/// Totals of sent and acknowledged data in the life of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendStats {
     pub(crate) bytes_acked: u64,
@@ -101,7 +101,7 @@ pub(crate) struct SendStats {
     pub(crate) data_segs_out: u64,
 }
 
-/// The send half of a connection: the send sequence space, the queues behind it, and what decides
+/// The send half of a connection: the send sequence space, its queues, and the state that decides
 /// when they leave.
 #[derive(Debug)]
 pub(crate) struct SendSide {
@@ -125,9 +125,9 @@ pub(crate) struct SendSide {
     mss: u16,
     /// The same towards this peer: what follows from `mss` and `max_wnd`.
     smss: u16,
-    /// Payload bytes of the largest packet that what lies below takes.
+    /// Payload bytes of the largest packet that the layer below accepts.
     longest: Longest,
-    /// Minshall's mark: the end of the last packet that was not a multiple of the MSS.
+    /// Minshall's variable: the end of the last packet that was not a multiple of the MSS.
     sml: SeqNum,
     /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
     up: Option<SeqNum>,
@@ -145,7 +145,7 @@ pub(crate) struct SendSide {
     raw: bool,
     /// The last write has more to come (MSG_MORE): its tail waits, until an ACK arrives.
     more: bool,
-    /// The tail of what is written now leaves whatever Nagle's rule or a cork says.
+    /// The tail of the present write leaves in spite of Nagle's algorithm or a cork.
     push_now: bool,
     /// The same, until output is done, because the last write was cut short by the send buffer.
     short_write: bool,
@@ -160,7 +160,7 @@ pub(crate) struct SendSide {
     no_memory: bool,
     /// Memory was short at the last write.
     tight: bool,
-    /// What automatic corking asks.
+    /// The input that automatic corking checks.
     last_input: LastInput,
     /// When the next packet may leave if the connection is paced.
     departure: Instant,
@@ -172,15 +172,15 @@ pub(crate) struct SendSide {
     errors: Option<Box<ErrorQueue>>,
     /// How far our FIN is.
     fin: Fin,
-    /// What is known while the peer's window holds everything back.
+    /// The state of probing while the peer's window is closed.
     probing: Probing,
-    /// What held the last attempt to send new data, or lost data again, if anything did.
+    /// The hold on the last attempt to send new data, or to retransmit, if there was one.
     hold: Option<Hold>,
     /// A completion ends that.
     held_below: bool,
-    /// The number of the next packet that is charged to what lies below.
+    /// The number of the next packet that is charged as below.
     next_serial: Serial,
-    /// What has become of what was sent.
+    /// The state of all sent data.
     scoreboard: Scoreboard,
     /// Round trips, loss and what is retransmitted.
     recovery: Recovery,
@@ -296,7 +296,7 @@ impl SendSide {
     /// that many ranges in flight.
     pub(crate) fn held(&self) -> usize {
         if self.rtx.bytes() + self.queue.len() == 0 && self.scoreboard.is_empty() {
-            // Lists that are empty keep no more than any connection may.
+            // Empty lists keep no more memory than any connection may.
             return self.queue.spare();
         }
         let first = self.rtx.first_slice().or_else(|| self.queue.front());
@@ -339,8 +339,8 @@ impl SendSide {
         self.una < self.sml && self.sml <= self.nxt
     }
 
-    /// Marks that SND.UNA has passed move along with it or go: 2 GiB later they would look as if
-    /// they were ahead.
+    /// Variables that SND.UNA has passed move along with it or are cleared: 2 GiB later they would
+    /// seem to be ahead.
     pub(crate) fn forget_old_marks(&mut self) {
         self.sml = self.sml.max(self.una);
         self.pushed = self.pushed.max(self.una);

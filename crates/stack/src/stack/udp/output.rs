@@ -294,7 +294,7 @@ pub(super) fn source(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fragmenting {
     Never,
-    /// We do what is too long; routers may not.
+    /// The stack fragments long datagrams; routers may not.
     BySource,
     Anywhere,
 }

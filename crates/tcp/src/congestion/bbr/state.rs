@@ -1,12 +1,12 @@
-//! The states, with the gains that each has (draft-ietf-ccwg-bbr, "State Machine" and "Summary of
-//! Control Behavior in the State Machine"), and what a change of state tells.
+//! The states of BBR, each with its gains (draft-ietf-ccwg-bbr, "State Machine" and "Summary of
+//! Control Behavior in the State Machine"), and the causes of state changes.
 
 use core::fmt;
 use core::num::NonZeroU32;
 
 use crate::time::Duration;
 
-/// What BBR is doing.
+/// The state of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BbrState {
     /// Doubles the rate each round trip until the path is full.
@@ -71,13 +71,13 @@ impl BbrState {
         )
     }
 
-    /// Whether it looks for more bandwidth, so that its losses do not tell of others.
+    /// Whether this state probes for more bandwidth, so that its losses are of its own making.
     pub(super) const fn is_probing_bw(self) -> bool {
         matches!(self, BbrState::Startup | BbrState::ProbeBwRefill | BbrState::ProbeBwUp)
     }
 }
 
-/// Why BBR went to its state.
+/// The reason for BBR's last state change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BbrCause {
     /// It begins, or begins again.
@@ -88,11 +88,11 @@ pub enum BbrCause {
     ExcessLoss,
     /// An ECN echo, or a full queue below the connection.
     Congestion,
-    /// No more is in flight than the path holds.
+    /// The data in flight has fallen to what the path holds.
     Drained,
     /// Draining took more than three round trips.
     DrainTooLong,
-    /// No more is in flight than the long-term bound allows, less its headroom.
+    /// The data in flight has fallen to the long-term bound less its headroom.
     Headroom,
     /// Two to three seconds have passed since bandwidth was last probed.
     ProbeWait,
@@ -128,15 +128,16 @@ impl fmt::Display for BbrCause {
     }
 }
 
-/// What BBR knows of the path, and what it makes of that.
+/// BBR's model of the path, and the limits derived from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BbrModel {
     /// The state.
     pub state: BbrState,
-    /// Why it is that one.
+    /// The reason for that state.
     pub cause: BbrCause,
-    /// `BBR.bw` in bytes per second: what the rates follow from; zero before the first sample.
+    /// `BBR.bw` in bytes per second, from which the rates are derived; zero before the first
+    /// sample.
     pub bw: u64,
     /// `BBR.min_rtt` in microseconds; none before the first sample.
     pub min_rtt_us: Option<NonZeroU32>,
