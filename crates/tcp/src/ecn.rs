@@ -1,20 +1,20 @@
 //! Explicit Congestion Notification: RFC 3168, and with more accurate feedback RFC 9768.
 //!
 //! Both ends agree in the handshake ([`negotiation`]). From then on data that is sent for the first
-//! time carries ECT(0); a router that is about to drop marks it CE instead. With RFC 9768 every
-//! packet without SYN carries ECT(0), as RFC 8311, section 4.3 allows. What the receiver of a mark
-//! does depends on what was agreed:
+//! time carries ECT(0); a router marks it CE instead of dropping it. With RFC 9768 every packet
+//! without SYN carries ECT(0), as RFC 8311, section 4.3 allows. The receiver's response to a mark
+//! depends on the agreed mode:
 //!
-//! - RFC 3168: it sets ECE on everything it sends, until a segment with CWR says that the sender
-//!   has reacted. Who receives ECE reduces its window once per window of data and sets CWR on the
-//!   next data.
-//! - RFC 9768: it counts, and tells the count with every packet ([`accurate`]).
+//! - RFC 3168: it sets ECE on all its packets, until a segment with CWR shows that the sender has
+//!   reacted. A sender that receives ECE reduces its window once per window of data and sets CWR on
+//!   the next data.
+//! - RFC 9768: it counts the mark, and reports the count with every packet ([`accurate`]).
 //! - With DCTCP and the flags of RFC 3168 it sets ECE on exactly the ACKs of marked data (RFC 8257,
-//!   section 3.2), and everything that is sent carries ECT(0).
+//!   section 3.2), and all packets carry ECT(0).
 //!
-//! The reduction itself is recovery's business (`send/recovery/`). A SYN that is retransmitted does
-//! not ask, since some path may have swallowed the one that did (`tcp_ecn_fallback`); one that asks
-//! for Accurate ECN is tried twice.
+//! Recovery makes the reduction itself (`send/recovery/`). A retransmitted SYN does not request
+//! ECN, since some path may have dropped the one that did (`tcp_ecn_fallback`); one that requests
+//! Accurate ECN is tried twice.
 
 pub(crate) mod accurate;
 pub(crate) mod negotiation;
@@ -31,7 +31,7 @@ use crate::time::Instant;
 use accurate::{AccEcn, AccEcnInfo, Faults};
 use negotiation::{Mode, Policy, ace, ace_flags, agreed, syn_flags};
 
-/// What leaves, as far as ECN cares.
+/// The kinds of departing packets that ECN distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
     /// Data that was never sent before.
@@ -42,27 +42,27 @@ pub(crate) enum Leaving {
     Bare,
 }
 
-/// What one connection knows.
+/// The ECN state of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct EcnState {
-    /// What our SYN has asked for, and no answer is known.
+    /// The mode that our SYN has requested, while no answer is known.
     asked: Mode,
-    /// What both ends agreed on.
+    /// The agreed mode.
     mode: Mode,
     /// The congestion control needs marks: packets of every kind carry ECT(0).
     needed: bool,
-    /// A CE mark came, and no CWR since: what we send carries ECE. With DCTCP, the last data was
+    /// A CE mark came, and no CWR since: our packets carry ECE. With DCTCP, the last data was
     /// marked.
     demand_cwr: bool,
     /// Whether the last ACK that left carried ECE.
     echo_sent: bool,
     /// The window was reduced: the next new data carries CWR.
     queue_cwr: bool,
-    /// A SYN of ours left without asking, after one that asked for Accurate ECN.
+    /// Our SYN left without a request, after one that requested Accurate ECN.
     plain: bool,
     /// The peer has sent a packet with an ECN codepoint.
     pub(crate) seen: bool,
-    /// An ACK of what came before the marks began or ended (RFC 8257).
+    /// A pending ACK of the data before the marks began or ended (RFC 8257).
     earlier: Option<SeqNum>,
     /// The state of Accurate ECN, once both have agreed on it.
     accurate: Option<Box<AccEcn>>,
@@ -74,7 +74,7 @@ impl EcnState {
         self.mode != Mode::Off
     }
 
-    /// Whether a reduction is told with CWR.
+    /// Whether a reduction is reported with CWR.
     pub(crate) fn tells_reductions(&self) -> bool {
         self.mode == Mode::Classic
     }
@@ -85,14 +85,14 @@ impl EcnState {
         self.mode == Mode::Classic
             && !self.needed
             && match codepoint {
-                // The peer marks everything but what it retransmits: it has lost something.
+                // The peer sets ECT on all data except retransmissions: it has lost a packet.
                 Ecn::NotEct => self.seen,
                 Ecn::Ect0 | Ecn::Ect1 => false,
                 Ecn::Ce => !self.demand_cwr,
             }
     }
 
-    /// The congestion control was changed; whether it needs marks.
+    /// The congestion control was changed; `needed` is whether it needs marks.
     pub(crate) fn set_needed(&mut self, needed: bool) {
         self.needed = needed;
     }
@@ -140,9 +140,10 @@ impl EcnState {
         (ace_flags(accurate.syn_ack_ace()), codepoint)
     }
 
-    /// The option of our SYN-ACK, which has left `before` times, with so much space. One that is
-    /// retransmitted has none: the option may be why the first did not arrive. What follows has one
-    /// if the peer has sent one, since that shows that it can read them (section 3.2.3.2.2).
+    /// The option of our SYN-ACK, which has left `before` times, within so much space. A
+    /// retransmitted one has no option, because of which the first may have been dropped. Later
+    /// packets have one if the peer has sent one, since that shows that it can read them (section
+    /// 3.2.3.2.2).
     pub(crate) fn syn_ack_option(
         &self,
         before: u8,
@@ -164,9 +165,9 @@ impl EcnState {
         }
     }
 
-    /// The peer's SYN came again. The mode stays, and the answer says with which codepoint this one
-    /// came. If it asks for nothing, the peer may end without ECN: nothing of ours is ECN-capable
-    /// (section 3.1.5).
+    /// The peer's SYN came again. The mode stays, and the answer reports this SYN's codepoint. If
+    /// it does not request ECN, the peer may end up without it: our later packets are not
+    /// ECN-capable (section 3.1.5).
     pub(crate) fn on_syn_again(&mut self, seg: &Segment) {
         let Some(accurate) = &mut self.accurate else { return };
         accurate.on_syn_again(seg.ecn);
@@ -197,7 +198,7 @@ impl EcnState {
         }
     }
 
-    /// Whether the next ACK says something else of congestion than the last one said.
+    /// Whether the next ACK reports another congestion state than the last one.
     pub(crate) fn has_something_to_tell(&self) -> bool {
         match (&self.accurate, self.mode) {
             (Some(accurate), _) => accurate.is_urgent(),
@@ -226,7 +227,7 @@ impl EcnState {
         (codepoint, flags)
     }
 
-    /// The flags of the ACK of what came before the marks changed, and its number, if one waits.
+    /// The flags of the ACK of the data before the marks changed, and its number, if one waits.
     pub(crate) fn take_earlier(&mut self) -> Option<(SeqNum, TcpFlags)> {
         let number = self.earlier.take()?;
         let ece = if self.demand_cwr { TcpFlags::default() } else { TcpFlags::ECE };
@@ -255,18 +256,18 @@ impl EcnState {
         }
     }
 
-    /// The flags that count marks: any of them may be set in a segment that is as predicted.
+    /// The flags that count marks: a segment with any of them may still be as predicted.
     pub(crate) fn counter_flags(&self) -> TcpFlags {
         if self.accurate.is_some() { ace_flags(7) } else { TcpFlags::default() }
     }
 
-    /// What CWR means in a super-segment.
+    /// The treatment of CWR in a super-segment.
     pub(crate) fn cwr_flag(&self) -> CwrFlag {
         if self.accurate.is_some() { CwrFlag::OnAll } else { CwrFlag::OnFirst }
     }
 
-    /// The codepoint and the bits of a reset, and of the ACKs of TIME-WAIT. Unless the count goes
-    /// on, they say nothing of ECN.
+    /// The codepoint and the bits of a reset, and of the ACKs of TIME-WAIT. Unless the count
+    /// continues, they have no ECN.
     pub(crate) fn last_marks(&self) -> (Ecn, TcpFlags) {
         match &self.accurate {
             Some(accurate) => (accurate.codepoint(), ace_flags(accurate.ace(false))),

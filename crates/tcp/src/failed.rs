@@ -1,4 +1,4 @@
-//! What takes the place of a connection that a panic has left half changed.
+//! The replacement of a connection that a panic has left half changed.
 
 use plimsoll_wire::SeqNum;
 
@@ -9,9 +9,9 @@ use crate::open_params::OpenParams;
 use crate::state::State;
 
 impl Connection {
-    /// A connection that has ended with [`ConnectionError::Panicked`] and knows nothing of what was
-    /// before: the caller puts it in the place of one that must not be called any more. If `rst` is
-    /// given, a reset with that sequence number leaves with the next `poll_transmit`.
+    /// A connection that has ended with [`ConnectionError::Panicked`] and has no earlier state. The
+    /// caller replaces a connection with it that must not be called any more. If `rst` is given, a
+    /// reset with that sequence number leaves with the next `poll_transmit`.
     pub fn panicked(cx: &Context, params: OpenParams, rst: Option<SeqNum>) -> Connection {
         let mut conn = Connection::new(cx, params, State::Closed);
         conn.error = Some(ConnectionError::Panicked);

@@ -1,13 +1,13 @@
-//! A bound on half-closed connections that nothing moves on any more.
+//! A limit on half-closed connections without data.
 //!
-//! After one FIN the other half may stay open for as long as it likes (RFC 9293, section 3.6), also
-//! when nobody will ever use it again: the peer has vanished with nothing unacknowledged, or one
-//! side of a proxy has forgotten the other. TCP has no limit for that, and keepalive does not help
-//! where the peer's host still answers. So a limit may be set; there is none unless it is.
+//! After one FIN the other half may stay open without a limit (RFC 9293, section 3.6), even if it
+//! will never be used again: the peer has vanished with nothing unacknowledged, or one side of a
+//! proxy has forgotten the other. TCP has no limit for that, and keepalive does not help if the
+//! peer's host still answers. So a limit may be set; by default there is none.
 //!
-//! What counts is data, in either direction. Neither probes and their answers nor retransmissions
-//! do, nor the answers of a peer that keeps its window closed. Orphans are not looked at: they have
-//! their own limits.
+//! Only data counts, in either direction. Probes and their answers do not count, nor do
+//! retransmissions, nor the answers of a peer that keeps its window closed. Orphans are ignored:
+//! they have their own limits.
 
 use crate::connection::Connection;
 use crate::context::Context;

@@ -1,10 +1,11 @@
 //! Keepalive (RFC 9293, section 3.8.4) and the user timeout (RFC 5482).
 //!
 //! Keepalive probes a peer that has been silent for TCP_KEEPIDLE, every TCP_KEEPINTVL, and gives
-//! the connection up after TCP_KEEPCNT unanswered probes. It is off unless the application asks.
+//! the connection up after TCP_KEEPCNT unanswered probes. It is off unless the application enables
+//! it.
 //!
-//! The user timeout bounds how long data may stay unacknowledged or the window closed. It is looked
-//! at from the first retransmission or window probe on, so that it costs nothing before.
+//! The user timeout limits how long data may stay unacknowledged or the window closed. It is
+//! checked from the first retransmission or window probe on, so that it costs nothing before.
 
 mod timeouts;
 
@@ -15,7 +16,7 @@ use crate::time::{Instant, Nanos};
 /// The shortest time that keepalive waits, so that a zero does not fire for ever.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 
-/// The state of keepalive. What it waits for is in the options, or else in the settings.
+/// The state of keepalive. Its times are in the options, or otherwise in the settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keepalive {
     /// When the last segment arrived.
@@ -49,7 +50,7 @@ impl Keepalive {
         Nanos::from(options.keep_intvl.unwrap_or(config.tcp_keepalive_intvl)).max(SHORTEST)
     }
 
-    /// The peer was heard. The armed timer is left alone; it looks again when it fires.
+    /// A segment came from the peer. The armed timer stays; it checks again when it fires.
     pub(crate) fn on_heard(&mut self, now: Instant) {
         self.last_rx = now;
         self.probes = 0;

@@ -1,20 +1,20 @@
-//! State that a connection at rest does without.
+//! State that an idle connection does not need.
 //!
-//! A [`Lease`] holds a value in memory of its own, from the first change on until it is given back.
-//! While there is none it reads as a blank value that all connections share. So an idle connection
-//! pays one word, and code that works with the value need not know.
+//! A [`Lease`] holds a value in its own memory, from the first change on until it is freed. Without
+//! that memory it reads as a blank value that all connections share. So an idle connection costs
+//! one word, and code that uses the value need not distinguish the cases.
 //!
-//! Taking a lease allocates. What runs for every packet must therefore ask for
-//! [`leased`](Lease::leased) where it would only change a blank value into another one. Who owns
-//! the connection gives leases back when it has not been in use for a while
-//! (`Connection::releases_at`), so that a connection that asks and is answered keeps them.
+//! Taking a lease allocates. Code that runs for every packet must therefore check
+//! [`leased`](Lease::leased) where it would only change a blank value into another one. The
+//! connection's owner frees leases when the connection has not been in use for a while
+//! (`Connection::releases_at`), so that a connection in a request-response exchange keeps them.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use plimsoll_buf::Leased;
 
-/// A type with a value that stands for nothing.
+/// A type with a blank value.
 pub(crate) trait Blank: Sized + 'static {
     /// A new one.
     fn new_blank() -> Self;

@@ -1,9 +1,9 @@
-//! A queue that mostly holds one entry, or none.
+//! A queue that usually holds one entry, or none.
 //!
-//! A connection that asks and is answered never has more than one range in flight and one waiting.
-//! That entry lies in the queue itself, and so in the same block of memory as what stands
+//! A connection in a request-response exchange never has more than one range in flight and one
+//! waiting. That entry is in the queue itself, and so in the same block of memory as the fields
 //! around it ([`crate::lease`]). With the second entry all of them move to a list, where they stay
-//! until the list is given back.
+//! until the list is freed.
 
 use alloc::collections::VecDeque;
 

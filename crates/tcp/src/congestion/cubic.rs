@@ -43,7 +43,7 @@ const AFTER_RECOVERY: u32 = 1000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cubic {
     hystart: HyStart,
-    /// What ends slow start in its place, if it is chosen.
+    /// The alternative end of slow start, if it is chosen.
     plus_plus: Option<HyStartPlusPlus>,
     /// When the stage began, in milliseconds, while one lasts.
     epoch: Option<u32>,
@@ -78,9 +78,9 @@ impl Cubic {
         Cubic { hystart: HyStart::with_least_rtt(least), plus_plus, ..Cubic::default() }
     }
 
-    /// The least round trip in microseconds, or zero, if that is all that has to be remembered
-    /// while nothing is in flight: no reduction and no stage has begun, and slow start goes on. The
-    /// rest begins again with the next round trip.
+    /// The least round trip in microseconds, or zero, if that is all the state worth keeping while
+    /// nothing is in flight: no reduction and no stage has begun, and slow start continues. All
+    /// other state begins again with the next round trip.
     pub(super) fn least_rtt_alone(&self) -> Option<u32> {
         let reduced = self.w_max > 0 || self.epoch.is_some();
         let midway = self.plus_plus.is_some_and(|state| !state.may_begin_anew());
@@ -142,7 +142,7 @@ impl Cubic {
 
     /// Data leaves while nothing is in flight; `last_sent` is when data left before.
     pub(super) fn on_start(&mut self, now: Instant, last_sent: Instant) {
-        // The clock of the curve stands still while there is nothing to send.
+        // The clock of the curve stops while there is nothing to send.
         if let Some(epoch) = &mut self.epoch {
             let idle = millis(now).wrapping_sub(millis(last_sent));
             let left = millis(now).wrapping_sub(*epoch);

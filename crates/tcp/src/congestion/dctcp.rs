@@ -1,14 +1,15 @@
-//! DCTCP (RFC 8257): the window comes down by as much as the path is marked. It grows as NewReno's,
-//! and a loss halves it.
+//! DCTCP (RFC 8257): the window is reduced by the share of marked segments. It grows like
+//! NewReno's, and a loss halves it.
 //!
-//! Once per window of data, with M the share of its segments that met a mark and g = 1/16,
+//! Once per window of data, with M the share of its marked segments and g = 1/16,
 //!
 //! ```text
 //! alpha = alpha * (1 - g) + g * M,    and at a mark    cwnd = cwnd * (1 - alpha / 2)
 //! ```
 //!
-//! A connection that uses it asks for ECN whatever `tcp_ecn` says, and sends everything as ECT(0).
-//! Marks are counted with Accurate ECN if both ends have agreed on it, else by the ECE of ACKs.
+//! A connection that uses it requests ECN even if `tcp_ecn` disables it, and sends all packets as
+//! ECT(0). Marks are counted with Accurate ECN if both ends have agreed on it, otherwise by the ECE
+//! of ACKs.
 
 use plimsoll_wire::SeqNum;
 
@@ -22,9 +23,9 @@ const GAIN: u32 = 4;
 /// The state of DCTCP.
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
-    /// The share of segments that met a mark, smoothed, in parts of [`ONE`].
+    /// The smoothed share of marked segments, in parts of [`ONE`].
     alpha: u32,
-    /// Segments delivered in this window of data, and those of them that met a mark.
+    /// Segments delivered in this window of data, and the marked ones among them.
     delivered: u32,
     marked: u32,
     /// End of the window of data, once one has begun.

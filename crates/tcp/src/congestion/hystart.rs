@@ -1,10 +1,9 @@
-//! HyStart (Ha and Rhee, 2011), as Linux has it: leaves slow start before loss says so.
+//! HyStart (Ha and Rhee, 2011), as on Linux: leaves slow start before a loss.
 //!
-//! Two signs tell that the path is full. *ACK train*: ACKs that follow each other closely span more
-//! than half of the least round trip, so that what is in flight fills the path. Pacing alone
-//! spreads a window over half of a round trip in slow start, so that a paced connection needs a
-//! train of a whole one. *Delay*: the least of the first round trips of a window is an eighth above
-//! the least ever.
+//! Two signs show that the path is full. *ACK train*: ACKs in close succession span more than half
+//! of the least round trip, so the data in flight fills the path. Pacing alone spreads a window
+//! over half of a round trip in slow start, so a paced connection needs a train of a whole one.
+//! *Delay*: the least of the first round trips of a window exceeds the least ever by an eighth.
 
 use plimsoll_wire::SeqNum;
 
@@ -39,7 +38,7 @@ pub(crate) struct HyStart {
     found: bool,
 }
 
-/// Which signs said that slow start is over; mostly none.
+/// The signs that ended slow start; usually none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signs {
     /// The ACK train.
@@ -66,8 +65,8 @@ impl HyStart {
         HyStart { least, ..HyStart::default() }
     }
 
-    /// The least round trip in microseconds, or zero, as long as slow start goes on: then all else
-    /// begins again with the next round trip.
+    /// The least round trip in microseconds, or zero, as long as slow start continues: then all
+    /// other state begins again with the next round trip.
     pub(crate) fn least_rtt_alone(&self) -> Option<u32> {
         (!self.found).then_some(self.least)
     }
@@ -92,7 +91,7 @@ impl HyStart {
         u64::from(self.least.div_ceil(1000))
     }
 
-    /// What says that slow start is over, after a sample in it.
+    /// The signs, after a sample in slow start, that it is over.
     pub(crate) fn signs(&mut self, cwnd: u32, rtt: Nanos, sample: &AckSample) -> Signs {
         if self.found {
             return Signs::default();

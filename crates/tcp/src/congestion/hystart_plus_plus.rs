@@ -1,9 +1,9 @@
 //! HyStart++ (RFC 9406): leaves slow start in two steps.
 //!
-//! A round trip that is longer than that of the round before by an eighth, within bounds, ends
+//! A round trip that is longer than that of the previous round by an eighth, within bounds, ends
 //! slow start for a while: in conservative slow start (CSS) the window grows a quarter as fast. If
-//! the round trip becomes shorter again, the sign was wrong, and slow start goes on; after five
-//! rounds it is over. It is for the first slow start of a connection alone (section 4.3).
+//! the round trip becomes shorter again, the sign was wrong, and slow start continues; after five
+//! rounds it is over. It applies only to the first slow start of a connection (section 4.3).
 
 use plimsoll_wire::SeqNum;
 

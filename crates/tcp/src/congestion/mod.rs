@@ -1,7 +1,7 @@
-//! Congestion control: how much may be in flight, how fast it leaves, and in which pieces.
+//! Congestion control: the limit of data in flight, the rate, and the sizes of packets.
 //!
-//! [`Controller`] holds one algorithm, chosen by name, and what every algorithm has. It is told
-//! what happens and leaves what it decides in one value, [`Allowance`]; it never touches a queue:
+//! [`Controller`] holds one algorithm, chosen by name, and the state that all algorithms share. Its
+//! inputs are calls, its outputs are in one value, [`Allowance`]; it never touches a queue:
 //!
 //! | call | when |
 //! |---|---|
@@ -15,21 +15,21 @@
 //! [`on_lost`]: Controller::on_lost
 //! [`on_event`]: Controller::on_event
 //!
-//! As on Linux, windows count segments, whatever their length, and everything is in integers, so
-//! that a replay gives the same window on every machine.
+//! As on Linux, windows count segments of any length, and all values are integers, so that a replay
+//! gives the same window on every machine.
 //!
 //! # Two kinds of algorithms
 //!
-//! Those that go by loss or marks ([`newreno`], [`cubic`], [`dctcp`]) choose ssthresh when a
-//! reduction begins. How the window gets there is recovery's: proportional rate reduction, the
-//! restart after a timeout and an undo set cwnd through one call, [`Controller::set_cwnd`]. An
-//! algorithm with a model of the path ([`bbr`]) has its own window during recovery too:
-//! [`Controller::set_cwnd`] leaves it alone, and so do idle time and the validation of the window.
-//! It fills in `pacing_rate` and `send_quantum` of its [`Allowance`], which output uses in place of
-//! those that follow from the window, it is paced whatever lies below, and it asks for losses. The
-//! controller of the tests (`recorder`) shows every input arriving.
+//! Algorithms based on loss or marks ([`newreno`], [`cubic`], [`dctcp`]) choose ssthresh when a
+//! reduction begins. Recovery moves the window there: proportional rate reduction, the restart
+//! after a timeout and an undo set cwnd through one call, [`Controller::set_cwnd`]. An algorithm
+//! with a model of the path ([`bbr`]) has its own window during recovery too:
+//! [`Controller::set_cwnd`] does not change it, nor do idle time and the validation of the window.
+//! It sets `pacing_rate` and `send_quantum` of its [`Allowance`], which output uses instead of
+//! those derived from the window. It is paced with any queueing discipline, and it requires reports
+//! of losses. The test controller (`recorder`) verifies that every input arrives.
 //!
-//! RFC 2861, or RFC 7661, says what becomes of a window that is not used ([`unused`]).
+//! RFC 2861, or RFC 7661, governs a window that is not used ([`unused`]).
 //!
 //! The window grows only while the sender is limited by it (RFC 5681 calls the opposite "the
 //! application limits"). In slow start that is the case while more than half of it is used. Growth
@@ -75,7 +75,8 @@ const MAX_CWND: u32 = 1 << 26;
 /// The most that the ACKs of one burst are taken to be spread.
 const MAX_SPREAD: Nanos = Nanos::from_millis(1);
 
-/// What a controller allows (draft-ietf-ccwg-bbr: `C.cwnd`, `C.pacing_rate`, `C.send_quantum`).
+/// The limits set by a controller (draft-ietf-ccwg-bbr: `C.cwnd`, `C.pacing_rate`,
+/// `C.send_quantum`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowance {
     /// The congestion window in segments, at least one.
@@ -116,7 +117,7 @@ pub(crate) struct Sent {
     pub(crate) first_again: u32,
 }
 
-/// What one ACK tells, once loss detection has seen it.
+/// The values of one ACK, after loss detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AckSample {
     /// The time now.
@@ -137,10 +138,10 @@ pub(crate) struct AckSample {
     pub(crate) total_delivered: u32,
     /// Wire segments that this ACK delivered (`RS.newly_acked`).
     pub(crate) delivered: u32,
-    /// Wire segments that were found lost by it and tell of congestion (`RS.newly_lost`).
+    /// Wire segments that it showed to be lost through congestion (`RS.newly_lost`).
     pub(crate) lost: u32,
-    /// Wire segments that it says to have met a congestion mark, as far as it can tell: with
-    /// Accurate ECN those that were counted, else all that an ACK with ECE delivers.
+    /// Wire segments that it reports as marked, as far as it can: with Accurate ECN the counted
+    /// ones, otherwise all that an ACK with ECE delivers.
     pub(crate) marked: u32,
     /// They were counted (Accurate ECN).
     pub(crate) marks_counted: bool,
@@ -150,7 +151,7 @@ pub(crate) struct AckSample {
     pub(crate) in_flight: u32,
     /// It may open the window: nothing is being reduced.
     pub(crate) grows: bool,
-    /// The rate at which the path delivered, if the ACK tells it.
+    /// The rate at which the path delivered, if the ACK has a sample.
     pub(crate) rate: Option<RateSample>,
 }
 
@@ -176,14 +177,14 @@ pub(crate) struct Lost {
     pub(crate) range: LostRange,
 }
 
-/// What happens to a connection beside sending and ACKs.
+/// The events of a connection except sending and ACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The path is congested: ssthresh becomes what the window shall come down to. Loss or a tail
     /// loss probe say so, or a timeout, and each is followed by its own event. `flight_size`
     /// segments are outstanding (RFC 5681: FlightSize).
     Congestion { now: Instant, flight_size: u32 },
-    /// The same, but only congestion marks say so.
+    /// The same, but only because of congestion marks.
     Marks { backoff: Backoff, now: Instant, flight_size: u32 },
     /// Fast recovery begins: something is lost, and `in_flight` segments are in flight.
     Recovery { in_flight: u32 },
@@ -194,10 +195,10 @@ pub(crate) enum Event {
     /// A retransmission timeout: `in_flight` segments are taken to be in flight still. SND.NXT is
     /// `nxt`.
     Rto { now: Instant, nxt: SeqNum, in_flight: u32 },
-    /// What is outstanding leaves again, and that says nothing about congestion: it is too long for
-    /// the path, or the peer left out the data of our SYN. SND.NXT is `nxt`.
+    /// Outstanding data is retransmitted without a sign of congestion: it is too long for the path,
+    /// or the peer did not take the data of our SYN. SND.NXT is `nxt`.
     Resend { now: Instant, nxt: SeqNum },
-    /// What was outstanding when recovery began, or at the timeout, is acknowledged.
+    /// All data that was outstanding when recovery began, or at the timeout, is acknowledged.
     Recovered,
     /// The last reduction was not needed. Recovery has set the window of a loss-based algorithm
     /// back already.
@@ -208,12 +209,12 @@ pub(crate) enum Event {
     Mss(u16),
 }
 
-/// What says that the path is congested, if not a loss.
+/// The sign of congestion, if it is not a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CwrSign {
     /// An ACK with ECE (RFC 3168).
     Echo,
-    /// A count of marks (RFC 9768): [`AckSample::marked`] has it.
+    /// A count of marks (RFC 9768), in [`AckSample::marked`].
     Count,
     /// The queue below was full.
     LocalQueue,
@@ -232,7 +233,7 @@ pub(crate) struct TailLoss {
     pub(crate) is_app_limited: bool,
 }
 
-/// How much less a window becomes for marks.
+/// The reduction of a window for marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backoff {
     /// As for a loss (RFC 3168).
@@ -241,7 +242,7 @@ pub(crate) enum Backoff {
     Alternative,
 }
 
-/// What algorithms that go by loss share. Everything counts segments.
+/// The state that loss-based algorithms share. All values are segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     /// The congestion window, and with which rate and in which pieces it leaves.
@@ -310,15 +311,15 @@ impl Window {
     }
 }
 
-/// The algorithm, with its state. What is more than a few words is in a box, made with the first
-/// data that leaves, and given back when the connection rests and nothing is to be remembered.
+/// The algorithm, with its state. State of more than a few words is in a box, which is made with
+/// the first data that leaves, and freed when the connection rests and nothing must be kept.
 #[derive(Clone, Debug)]
 enum Kind {
     NewReno,
     /// The state, and what is kept of it while there is none: the least round trip in microseconds,
     /// zero if there was none.
     Cubic(Option<Leased<Cubic>>, u32),
-    /// The state. What it knows of the path is kept as long as the connection lives.
+    /// The state. Its model of the path is kept for the life of the connection.
     Bbr(Option<Box<Bbr>>),
     Dctcp(Box<Dctcp>),
     #[cfg(test)]
@@ -336,10 +337,10 @@ impl Kind {
     }
 }
 
-/// What ends slow start before a loss does.
+/// The end of slow start before a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlowStartExit {
-    /// HyStart, as Linux has it.
+    /// HyStart, as on Linux.
     HyStart,
     /// HyStart++ (RFC 9406).
     HyStartPlusPlus,
@@ -359,17 +360,17 @@ impl SlowStartExit {
 pub(crate) struct Controller {
     window: Window,
     kind: Kind,
-    /// What ends the first slow start early, with CUBIC.
+    /// The early end of the first slow start, with CUBIC.
     exit: SlowStartExit,
     /// The window was full in the current round trip.
     limited: bool,
     /// End of that round trip.
     round_end: SeqNum,
-    /// What becomes of a window that is not used.
+    /// The rule for a window that is not used.
     unused: Unused,
 }
 
-/// What a controller is told, and what it allows.
+/// The inputs of a controller, and its limits.
 impl Controller {
     /// `initial` is the initial window in segments.
     pub(crate) fn new(algorithm: CongestionAlgorithm, initial: u32, config: &Config) -> Controller {
@@ -383,7 +384,7 @@ impl Controller {
         }
     }
 
-    /// What is allowed now.
+    /// The present limits.
     pub(crate) fn allowance(&self) -> &Allowance {
         &self.window.allowed
     }
@@ -424,14 +425,14 @@ impl Controller {
         }
     }
 
-    /// Whether packets are paced whatever lies below: also while the window is larger than what was
-    /// in use, which would leave in a burst (RFC 7661, section 4.4.2).
+    /// Whether packets are paced with any queueing discipline: also while the window is larger than
+    /// the part in use, which would leave in a burst (RFC 7661, section 4.4.2).
     pub(crate) fn paces(&self) -> bool {
         matches!(self.kind, Kind::Bbr(_)) || self.is_nonvalidated()
     }
 
-    /// Whether the algorithm asks for [`on_lost`](Self::on_lost): somebody has to note each range
-    /// for it.
+    /// Whether the algorithm requires [`on_lost`](Self::on_lost) for each lost range, which must
+    /// then be recorded.
     pub(crate) fn wants_losses(&self) -> bool {
         match self.kind {
             Kind::NewReno | Kind::Cubic(..) | Kind::Dctcp(_) => false,
@@ -489,8 +490,8 @@ impl Controller {
         }
     }
 
-    /// An ACK that took something off the retransmit queue or SACKed something has been worked
-    /// through. Returns what told that slow start is over, if it has ended by that.
+    /// An ACK that removed data from the retransmit queue or SACKed data has been processed.
+    /// Returns the signs that ended slow start, if it has just ended because of them.
     pub(crate) fn on_ack(&mut self, sample: &AckSample) -> Signs {
         self.lease();
         if let Kind::Bbr(bbr) = &mut self.kind {
@@ -524,8 +525,8 @@ impl Controller {
         signs
     }
 
-    /// A range was marked lost. Called only if [`wants_losses`](Self::wants_losses) says so, and
-    /// before the [`on_ack`](Self::on_ack) of the ACK that showed it.
+    /// A range was marked lost. Called only if [`wants_losses`](Self::wants_losses) returns true,
+    /// and before the [`on_ack`](Self::on_ack) of the ACK that showed it.
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
         match &mut self.kind {
             Kind::Bbr(Some(bbr)) => bbr.on_lost(&self.window, lost),
@@ -602,7 +603,7 @@ impl Controller {
         used.is_some()
     }
 
-    /// The same, for marks alone. The factors are those that RFC 8511, section 3.1, recommends.
+    /// The same, for marks alone. The factors are those recommended by RFC 8511, section 3.1.
     fn reduce_for_marks(&mut self, backoff: Backoff, now: Instant, flight_size: u32) {
         let cwnd = u64::from(self.window.cwnd());
         if self.reduce(now, flight_size) {
@@ -642,7 +643,7 @@ impl Controller {
         }
     }
 
-    /// Gives the state of the algorithm back, if [`is_releasable`](Self::is_releasable) says so.
+    /// Frees the state of the algorithm, if [`is_releasable`](Self::is_releasable) returns true.
     /// The next [`lease`](Self::lease) makes one that decides the same.
     pub(crate) fn release(&mut self) {
         if let Kind::Cubic(state, least_rtt) = &mut self.kind
@@ -677,7 +678,7 @@ impl Controller {
     }
 }
 
-/// What recovery asks and sets for algorithms that go by loss.
+/// Recovery's calls for loss-based algorithms.
 impl Controller {
     /// The slow-start threshold.
     pub(crate) fn ssthresh(&self) -> u32 {
@@ -708,10 +709,10 @@ impl Controller {
     }
 }
 
-/// What an algorithm with a model of the path tells.
+/// The outputs of an algorithm with a model of the path.
 impl Controller {
-    /// Whether it limits what is in flight itself, so that samples of the rate tell of it and not
-    /// of the path.
+    /// Whether it limits the data in flight itself, so that rate samples measure the algorithm and
+    /// not the path.
     pub(crate) fn limits_itself(&self) -> bool {
         matches!(&self.kind, Kind::Bbr(Some(bbr)) if bbr.limits_itself())
     }
@@ -731,7 +732,7 @@ impl Controller {
         bbr.map(|bbr| bbr.take_changes(cwnd)).into_iter().flatten()
     }
 
-    /// What it knows of the path.
+    /// Its model of the path.
     pub(crate) fn model(&self) -> Option<BbrModel> {
         match &self.kind {
             Kind::Bbr(Some(bbr)) => Some(bbr.model(self.cwnd())),
@@ -760,7 +761,7 @@ impl Controller {
         matches!(self.unused, Unused::Kept(_))
     }
 
-    /// Output has come to its end: whether the window is full, and how much is outstanding.
+    /// Output has ended: whether the window is full, and how much is outstanding.
     pub(crate) fn validate(&mut self, full: bool, packets: u32, (una, nxt): (SeqNum, SeqNum)) {
         let new_round = self.round_end <= una;
         if new_round || full || (!self.limited && packets > self.window.most_out) {
@@ -788,12 +789,12 @@ impl Controller {
 
 #[cfg(test)]
 impl Controller {
-    /// Replaces the algorithm by the one that writes down all that it is told.
+    /// Replaces the algorithm by one that records all inputs.
     pub(crate) fn record(&mut self) {
         self.kind = Kind::Recorder(Box::default());
     }
 
-    /// What it has written down since the last call.
+    /// The inputs recorded since the last call.
     pub(crate) fn recorded(&mut self) -> alloc::vec::Vec<recorder::Input> {
         match &mut self.kind {
             Kind::Recorder(recorder) => recorder.take(),

@@ -1,5 +1,5 @@
-//! A controller for tests: it writes down all that it is told, and follows NewReno. What it
-//! receives is all that an algorithm with a model of the path needs.
+//! A controller for tests: it records all its inputs, and follows NewReno. Its inputs are all that
+//! an algorithm with a model of the path needs.
 
 extern crate std;
 

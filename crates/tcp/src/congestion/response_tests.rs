@@ -79,7 +79,7 @@ fn ideal(algorithm: CongestionAlgorithm, rtt: Duration, every: u64, start: f64) 
 enum Unit {
     /// Fractions of segments, as in the formulas of RFC 8312.
     Fraction,
-    /// What is sent, and what a reduction begins from and leaves, is whole segments.
+    /// Data is sent, and a reduction begins and ends, in whole segments.
     Segment,
 }
 
@@ -189,12 +189,12 @@ fn the_average_window_is_that_of_the_tables_of_rfc_8312() {
     assert!(page.contains(&table), "docs/results/loss-response.md differs:\n{table}");
 }
 
-/// One segment in twenty is late by a part of the round trip, and none is lost. What is then sent
-/// again without need bounds how well RACK's window and DSACK do without timestamps.
+/// One segment in twenty is late by a part of the round trip, and none is lost. The spurious
+/// retransmissions show how well RACK's window and DSACK do without timestamps.
 #[test]
 fn reordering_without_loss_costs_little() {
     let rtt = Duration::from_millis(50);
-    // By how many percent of the round trip they are late, and percent that may be sent again.
+    // The delay in percent of the round trip, and the largest percentage of retransmissions.
     for (late, most) in [(5, 0.1), (20, 0.25), (50, 0.5)] {
         for algorithm in [Cubic, NewReno] {
             // 128 KiB are in flight, so that there is never a queue.

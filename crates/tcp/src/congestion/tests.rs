@@ -200,7 +200,7 @@ fn switching_the_algorithm_keeps_the_window() {
     assert_eq!((controller.cwnd(), controller.algorithm()), (33, CongestionAlgorithm::NewReno));
 }
 
-/// A sample of `rtt_ms` at `ms` for what lies below `una`, while `nxt` is sent next.
+/// A sample of `rtt_ms` at `ms` for the data below `una`, while `nxt` is sent next.
 fn sample(controller: &mut Controller, ms: u64, rtt_ms: u64, bounds: (u32, u32)) -> Signs {
     train_sample(controller, ms, rtt_ms, bounds, false)
 }
@@ -284,8 +284,8 @@ fn a_long_train_of_acks_ends_slow_start() {
     assert!(controller.is_threshold_known(), "more than half of the round trip");
 }
 
-/// The same rise of the round trip, with HyStart++: slow start goes on at a quarter of its growth,
-/// and ends five rounds later.
+/// The same rise of the round trip, with HyStart++: slow start continues at a quarter of its
+/// growth, and ends five rounds later.
 #[test]
 fn hystart_plus_plus_leaves_slow_start_in_two_steps() {
     let config = Config { tcp_hystart_plus_plus: true, ..Config::default() };

@@ -11,7 +11,7 @@ use crate::mtu::PathEvent;
 use crate::testing::{ISS, Setup, Trace};
 use crate::time::{Instant, Nanos};
 
-/// In ESTABLISHED with a controller that writes down what it is told. The time is 1 s.
+/// In ESTABLISHED with a controller that records its inputs. The time is 1 s.
 fn recording() -> Trace {
     let mut t = Trace::established(Setup::default().nodelay());
     t.set_round_trip(20);
@@ -192,7 +192,7 @@ fn an_undo_is_told() {
     t.at(60);
     t.recv(". 1:1 ack 5001");
     let _ = recorded(&mut t);
-    // What left again had arrived already.
+    // The retransmitted data had arrived already.
     t.recv(". 1:1 ack 5001 sack 1001:2001");
     let told = events(&mut t);
     assert!(told.contains(&Event::Undo), "{told:?}");
@@ -281,7 +281,7 @@ fn a_loss_that_a_probe_repairs_is_told() {
     assert!(told.contains(&tail), "{told:?}");
 }
 
-/// It is told the length that its samples have: the bound by the peer's window counts.
+/// It gets the length that its samples have: the bound by the peer's window counts.
 #[test]
 fn a_small_window_bounds_the_mss_that_is_told() {
     let mut t = Trace::established(Setup::default().nodelay().win(1200));

@@ -1,5 +1,5 @@
-//! What becomes of a window that the application does not use: by RFC 2861 it decays, as on Linux;
-//! by RFC 7661 it is kept for a while.
+//! The rule for a window that the application does not use: by RFC 2861 it decays, as on Linux; by
+//! RFC 7661 it is kept for a while.
 
 use alloc::boxed::Box;
 
@@ -73,7 +73,7 @@ impl Unused {
         }
     }
 
-    /// Output has come to its end with `packets` outstanding.
+    /// Output has ended with `packets` outstanding.
     pub(super) fn on_output_end(&mut self, packets: u32) {
         if let Unused::Decays { used, .. } = self {
             *used = (*used).max(packets);

@@ -2,12 +2,12 @@
 //!
 //! # Theory of operation
 //!
-//! A window says what the path carried when it was last full. `pipeACK` says what the path has
-//! carried of late: the most that was acknowledged within a round trip. While that is less than
-//! half of cwnd, the window is *not validated*. It then stays for five minutes, where RFC 2861
-//! halves it for each RTO that passes: an application that pauses or sends little goes on at its
-//! old rate. The price is paid when it was wrong to keep it: a loss in that phase reduces the
-//! window to half of what was really in use, and by what was lost beside.
+//! A window is the amount that the path carried when the window was last full. `pipeACK` is the
+//! amount that the path has carried recently: the most that was acknowledged within a round trip.
+//! While that is less than half of cwnd, the window is *not validated*. It then stays for five
+//! minutes, while RFC 2861 halves it for each RTO that passes: an application that pauses or sends
+//! little resumes at its old rate. If keeping it was wrong, a loss in that phase reduces the window
+//! to half of the part really in use, less the lost data.
 //!
 //! | section | what | here |
 //! |---|---|---|
@@ -18,13 +18,13 @@
 //! | 4.4.2 | no bursts: packets are paced | `Controller::paces` |
 //! | 4.4.3 | the end of the nonvalidated period | [`Validation::expire`] |
 //!
-//! A sample of pipeACK is what was delivered between the departure of a segment and its ACK, as the
-//! rate sampler knows it. That is a round trip for every ACK, also where the sender was idle
-//! before, except the ACKs of the first round trip: so pipeACK is undefined until one has passed
-//! since the first sample. Section 4.2 leaves the way of measuring to the implementation.
+//! A sample of pipeACK is the amount delivered between the departure of a segment and its ACK, from
+//! the rate sampler. That is a round trip for every ACK, even if the sender was idle before, except
+//! for the ACKs of the first round trip: so pipeACK is undefined until one has passed since the
+//! first sample. Section 4.2 leaves the method of measuring to the implementation.
 //!
-//! There is no timer. What time does to the phase is made up for with the next ACK, before data
-//! leaves after idle time, and when a loss, a mark or a timeout asks which phase it is.
+//! There is no timer. Phase changes caused by time are applied with the next ACK, before data
+//! leaves after idle time, and when a loss, a mark or a timeout needs the phase.
 
 use super::Window;
 use crate::time::{Instant, Nanos};
@@ -69,7 +69,7 @@ struct Reduced {
     used: u32,
     /// `R`: segments that were retransmitted, each once.
     retransmitted: u32,
-    /// Fast recovery has begun. Only its end adjusts the window once more.
+    /// Fast recovery has begun. Only its end adjusts the window again.
     recovering: bool,
 }
 
@@ -84,8 +84,8 @@ impl Validation {
         self.pipe_ack.sampled
     }
 
-    /// An ACK came. `delivered` were in the round trip that it ends, if it tells of one; `grows` if
-    /// no reduction goes on.
+    /// An ACK came. `delivered` were in the round trip that it ends, if it ends one; `grows` if no
+    /// reduction is in progress.
     pub(super) fn on_ack(
         &mut self,
         window: &mut Window,
@@ -116,7 +116,7 @@ impl Validation {
         let validated = pipe_ack.is_none_or(|used| cwnd <= used.saturating_mul(2));
         self.phase = match self.phase {
             _ if validated => Phase::Validated,
-            // Nobody looked while the sender was idle.
+            // The phase was not checked while the sender was idle.
             Phase::Validated => Phase::Nonvalidated { since: now.min(self.pipe_ack.expires()) },
             nonvalidated @ Phase::Nonvalidated { .. } => nonvalidated,
         };
@@ -143,12 +143,12 @@ impl Validation {
     }
 
     /// Section 4.4.1: the path is congested, and `flight_size` segments are outstanding. Returns
-    /// what was really in use, if the window of `cwnd` was not validated. That is no more than
+    /// the part really in use, if the window of `cwnd` was not validated. That is no more than
     /// cwnd, although more may be outstanding, of which most has arrived. The phase is over.
     ///
-    /// The phase is that of `now`: much of what pipeACK was at the last ACK may be too old by the
-    /// time of a timeout. But a window that was validated and is in use stays so. That nothing was
-    /// acknowledged since then is the loss itself.
+    /// The phase is that of `now`: many of the pipeACK samples at the last ACK may be too old by
+    /// the time of a timeout. But a window that was validated and is in use stays so, since the
+    /// lack of later acknowledgements is the loss itself.
     pub(super) fn on_congestion(
         &mut self,
         now: Instant,

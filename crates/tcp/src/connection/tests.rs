@@ -20,7 +20,7 @@ use crate::testing::pair::{Dice, to_segment};
 use crate::testing::{Setup, Trace, under_miri};
 use crate::time::Nanos;
 
-/// What the path does, in percent.
+/// The faults of the path, in percent.
 #[derive(Clone, Copy)]
 struct PathFaults {
     loss: u64,
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Goes on to the next thing that happens. Returns whether anything will.
+    /// Advances to the next event. Returns whether there is one.
     fn step(&mut self) -> bool {
         self.transmit(0);
         self.transmit(1);
@@ -264,8 +264,8 @@ impl LongStream {
 #[test]
 #[cfg_attr(miri, ignore = "it is about 5 GiB alone")]
 fn everything_holds_over_more_than_4_gib() {
-    // No mark of either end may be compared after the numbers have moved half of their range
-    // away from it: what was small, urgent or lost long ago must not come back. The invariants are
+    // No mark of either end may be compared after the numbers have moved half of their range away
+    // from it: old marks (small, urgent, lost) must not become valid again. The invariants are
     // checked in every call.
     const GIB: u64 = 1 << 30;
     let clean = PathFaults { loss: 0, reorder: 0, duplicate: 0 };

@@ -1,12 +1,12 @@
 //! Accurate ECN feedback (RFC 9768): the state of a connection whose ends have agreed on it.
 //!
-//! Each end counts the packets and bytes that arrive with each codepoint and tells the other, in
-//! the three bits of the ACE field of every packet and in an option of some. What is told is in
-//! [`received`], what is heard in [`feedback`].
+//! Each end counts the packets and bytes that arrive with each codepoint. It reports them to the
+//! other end in the three bits of the ACE field of every packet and in an option of some.
+//! [`received`] has the reports to the peer, [`feedback`] the reports from it.
 //!
-//! Something on the way may clear the flags, change the codepoints, or drop or clear the option.
-//! Each is noticed where it can be, and what no longer means anything is not used from then on
-//! ([`Faults`]). The mode stays: the peer goes on being told.
+//! A middlebox may clear the flags, change the codepoints, or drop or clear the option. Each fault
+//! is detected where possible, and fields that are no longer valid are not used from then on
+//! ([`Faults`]). The mode stays: reports to the peer continue.
 
 pub(crate) mod feedback;
 pub(crate) mod received;
@@ -24,16 +24,16 @@ use received::{FIRST_BYTES, FIRST_COUNTERS, OptionPolicy, Received, Want};
 /// Level of `tcp_ecn_option` at which options are sent even if none arrive.
 const ALWAYS: u8 = 3;
 
-/// What the path was found to break. The bits are those of `tcpi_accecn_fail_mode`. Linux has one
+/// The detected faults of the path. The bits are those of `tcpi_accecn_fail_mode`. Linux has one
 /// more, 4: our option does not arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults(u8);
 
 impl Faults {
-    /// Our flags did not arrive, or had to be left out: nothing of ours is ECN-capable.
+    /// Our flags did not arrive, or had to be omitted: our later packets are not ECN-capable.
     pub(crate) const ACE_SENT: Faults = Faults(1);
-    /// The peer's flags, or our codepoints, are changed on the way: nothing of ours is ECN-capable,
-    /// and what it says of marks is not heard.
+    /// The peer's flags, or our codepoints, are changed on the way: our later packets are not
+    /// ECN-capable, and the peer's reports of marks are ignored.
     pub(crate) const ACE_RECEIVED: Faults = Faults(2);
     /// The peer's option does not arrive, or not as it was sent.
     pub(crate) const OPTION_RECEIVED: Faults = Faults(8);
@@ -69,7 +69,7 @@ pub(crate) struct AccEcn {
     feedback: Feedback,
     faults: Faults,
     seen: OptionSeen,
-    /// The codepoint of our SYN or SYN-ACK, until the peer has said how it arrived.
+    /// The codepoint of our SYN or SYN-ACK, until the peer has reported how it arrived.
     sent: Option<Ecn>,
     /// Nothing but SYNs has come from the peer.
     first: bool,
@@ -94,7 +94,7 @@ impl AccEcn {
         })
     }
 
-    /// Something of ours left without what it should say.
+    /// One of our packets left without the flags that it should have.
     pub(super) fn note(&mut self, fault: Faults) {
         self.faults.add(fault);
     }
@@ -104,7 +104,7 @@ impl AccEcn {
         self.received.on_handshake_again(codepoint);
     }
 
-    /// The peer's SYN-ACK came again, with this codepoint: the ACK of it says so.
+    /// The peer's SYN-ACK came again, with this codepoint, which the ACK of it reports.
     pub(super) fn on_syn_ack_again(&mut self, codepoint: Ecn) {
         self.received.on_handshake_again(codepoint);
         self.received.answer_syn_ack();
@@ -144,8 +144,8 @@ impl AccEcn {
         marked
     }
 
-    /// The first packet that is no SYN came: whether the path has left alone what it can be asked
-    /// about (sections 3.2.2.1, 3.2.2.4 and 3.2.3.2).
+    /// The first packet that is no SYN came: checks whether the path leaves ECN unchanged, as far
+    /// as possible (sections 3.2.2.1, 3.2.2.4 and 3.2.3.2).
     pub(super) fn on_first(&mut self, ace: u8) {
         if core::mem::take(&mut self.first) && ace == 0 {
             self.faults.add(Faults::ACE_RECEIVED);
@@ -203,7 +203,7 @@ impl AccEcn {
         self.received.on_packets(seg.ecn, segs, len)
     }
 
-    /// What an ACK with this ACE field says of marks, unless it cannot be believed.
+    /// The marks reported by an ACK with this ACE field, unless they are not plausible.
     pub(super) fn read(
         &mut self,
         ace: u8,
@@ -243,8 +243,7 @@ impl AccEcn {
         self.received.handshake_ace()
     }
 
-    /// The codepoint of every packet of ours without SYN, with data or without (RFC 8311, section
-    /// 4.3).
+    /// The codepoint of all our packets without SYN, with data or without (RFC 8311, section 4.3).
     pub(super) fn codepoint(&self) -> Ecn {
         let impaired = self.faults.has(Faults::ACE_SENT) || self.faults.has(Faults::ACE_RECEIVED);
         if impaired { Ecn::NotEct } else { Ecn::Ect0 }
@@ -269,7 +268,7 @@ impl AccEcn {
         self.received.on_sent(now, option);
     }
 
-    /// What the next ACK says of marks cannot wait for the end of a batch.
+    /// The marks to report with the next ACK cannot wait for the end of a batch.
     pub(super) fn is_urgent(&self) -> bool {
         self.received.is_urgent()
     }

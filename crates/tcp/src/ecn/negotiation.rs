@@ -1,5 +1,5 @@
-//! What the flags of SYN and SYN-ACK ask for and agree to (RFC 9768, section 3.1), and how they
-//! say which codepoint the packet had that they answer.
+//! The negotiation by the flags of SYN and SYN-ACK (RFC 9768, section 3.1), and their report of the
+//! codepoint of the packet that they answer.
 
 use plimsoll_wire::tcp::TcpFlags;
 
@@ -7,7 +7,7 @@ use crate::algorithm::CongestionAlgorithm;
 use crate::config::{Config, Options};
 use crate::segment::Ecn;
 
-/// Which feedback is asked for, or agreed on.
+/// The kind of feedback that is requested, or agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// None: nothing is ECN-capable.
@@ -19,9 +19,9 @@ pub(crate) enum Mode {
     Accurate,
 }
 
-/// AE, CWR and ECE: in a SYN each asks, elsewhere they are the ACE field.
+/// AE, CWR and ECE: in a SYN each is a request, elsewhere they are the ACE field.
 const ACE: TcpFlags = TcpFlags(TcpFlags::AE.0 | TcpFlags::CWR.0 | TcpFlags::ECE.0);
-/// A SYN with these asks for RFC 3168.
+/// A SYN with these requests RFC 3168.
 const CLASSIC: TcpFlags = TcpFlags(TcpFlags::CWR.0 | TcpFlags::ECE.0);
 /// The place of the ACE field among the flags.
 const ACE_SHIFT: u32 = TcpFlags::ECE.0.trailing_zeros();
@@ -36,13 +36,13 @@ pub(crate) fn ace_flags(ace: u8) -> TcpFlags {
     TcpFlags(u16::from(ace & 7) << ACE_SHIFT)
 }
 
-/// What a stack asks for and agrees to: `tcp_ecn`, and whether the congestion control does not work
-/// without marks.
+/// A stack's requests and acceptances: `tcp_ecn`, and whether the congestion control requires
+/// marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// What our SYN asks for.
+    /// The mode that our SYN requests.
     pub(crate) ask: Mode,
-    /// The most that is agreed to when a SYN asks.
+    /// The highest mode that is accepted when a SYN requests it.
     pub(crate) agree: Mode,
     /// The congestion control needs marks (RFC 8257): packets of every kind are ECN-capable.
     pub(crate) needed: bool,
@@ -55,7 +55,7 @@ impl Policy {
         Policy::new(config.tcp_ecn, algorithm, options.route.ecn)
     }
 
-    /// That of `tcp_ecn` with this algorithm. `route` says that the route asks for ECN.
+    /// The policy of `tcp_ecn` with this algorithm. `route` is whether the route requests ECN.
     pub(crate) fn new(tcp_ecn: u8, algorithm: CongestionAlgorithm, route: bool) -> Policy {
         let (ask, agree) = match tcp_ecn {
             1 => (Mode::Classic, Mode::Classic),
@@ -71,9 +71,9 @@ impl Policy {
         Policy { ask: at_least(ask), agree: at_least(agree), needed }
     }
 
-    /// What a SYN with these flags and this codepoint comes to. Combinations that mean nothing yet
-    /// ask for Accurate ECN (section 3.1.3). A SYN that asks for RFC 3168 and is itself marked
-    /// comes through something that does not keep to the rules, unless all is marked.
+    /// The mode that results from a SYN with these flags and this codepoint. Unassigned
+    /// combinations request Accurate ECN (section 3.1.3). A SYN that requests RFC 3168 and is
+    /// itself marked has passed a node that violates the rules, unless all packets are marked.
     pub(crate) fn answer(self, flags: TcpFlags, codepoint: Ecn) -> Mode {
         let classic = flags.contains(CLASSIC) && (codepoint == Ecn::NotEct || self.needed);
         match (self.agree, flags.0 & ACE.0) {
@@ -85,7 +85,7 @@ impl Policy {
     }
 }
 
-/// The flags of a SYN that asks for `mode`.
+/// The flags of a SYN that requests `mode`.
 pub(crate) fn syn_flags(mode: Mode) -> TcpFlags {
     match mode {
         Mode::Off => TcpFlags::default(),
@@ -94,8 +94,8 @@ pub(crate) fn syn_flags(mode: Mode) -> TcpFlags {
     }
 }
 
-/// What a SYN-ACK with these flags agrees to when `asked` was asked for (section 3.1.2): what both
-/// do, and with Accurate ECN the codepoint with which our SYN arrived.
+/// The mode to which a SYN-ACK with these flags agrees when `asked` was requested (section 3.1.2):
+/// the one that both support, and with Accurate ECN the codepoint with which our SYN arrived.
 pub(crate) fn agreed(asked: Mode, flags: TcpFlags) -> (Mode, Ecn) {
     let ece = flags.contains(TcpFlags::ECE) && !flags.contains(TcpFlags::CWR);
     match (asked, codepoint_of_handshake(ace(flags))) {
@@ -115,7 +115,7 @@ pub(crate) fn handshake_ace(codepoint: Ecn) -> u8 {
     }
 }
 
-/// The codepoint that such an ACE field tells of, if it does.
+/// The codepoint that such an ACE field reports, if it does.
 pub(crate) fn codepoint_of_handshake(ace: u8) -> Option<Ecn> {
     [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce]
         .into_iter()

@@ -1,5 +1,5 @@
-//! What ECN does next to the handshake: marks that arrive, what the peer says of ours, and the
-//! option that leaves with ACKs. What follows of it for other parts is returned.
+//! ECN after the handshake: arriving marks, the peer's reports of marks on our packets, and the
+//! option that leaves with ACKs. The consequences for other parts are returned.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{AccEcnOption, TcpFlags, TcpOptions};
@@ -16,7 +16,7 @@ use crate::time::Nanos;
 
 impl EcnState {
     /// An acceptable segment that is no SYN came: its mark is counted. Returns whether an ACK is
-    /// due for it, which is so with Accurate ECN alone.
+    /// due for it, which only happens with Accurate ECN.
     pub(crate) fn on_packets(&mut self, cx: &Context, seg: &Segment) -> bool {
         if seg.ecn == Ecn::Ce && self.is_on() {
             cx.counters.bump(Counter::EcnMarksReceived);
@@ -25,16 +25,16 @@ impl EcnState {
         self.accurate.as_mut().is_some_and(|accurate| accurate.on_packets(seg))
     }
 
-    /// The first segment that is no SYN tells whether the path leaves ECN alone.
+    /// The first segment that is no SYN shows whether the path leaves ECN unchanged.
     pub(crate) fn check_first(&mut self, seg: &Segment) {
         if let Some(accurate) = &mut self.accurate {
             accurate.on_first(ace(seg.repr.flags));
         }
     }
 
-    /// The segment that answers our SYN-ACK tells how that arrived. To be called before anything
-    /// else is made of it; after that, [`end_handshake`](Self::end_handshake). Without
-    /// `tcp_ecn_fallback` a codepoint that cannot be is believed. Returns whether the SYN-ACK was
+    /// The segment that answers our SYN-ACK shows how that arrived. Must be called before any other
+    /// processing of it; after that, [`end_handshake`](Self::end_handshake). Without
+    /// `tcp_ecn_fallback` an impossible codepoint is accepted. Returns whether the SYN-ACK was
     /// marked.
     pub(crate) fn on_handshake_ack(&mut self, config: &Config, seg: &Segment) -> bool {
         let Some(accurate) = &mut self.accurate else { return false };
@@ -48,8 +48,8 @@ impl EcnState {
         }
     }
 
-    /// What the segment says of marks on what we sent. `facts` are its timestamp, if they are in
-    /// use, and the payload bytes of a full segment.
+    /// The marks on our packets that the segment reports. `facts` are its timestamp, if timestamps
+    /// are in use, and the payload bytes of a full segment.
     pub(crate) fn read(&mut self, seg: &Segment, facts: (Option<u32>, u32)) -> Marks {
         let flags = seg.repr.flags;
         let syn = flags.contains(TcpFlags::SYN);
@@ -62,24 +62,24 @@ impl EcnState {
         }
     }
 
-    /// Whether the segment says anything of marks that was not known, or may do so.
+    /// Whether the segment may report new marks.
     pub(crate) fn is_told(&self, seg: &Segment) -> bool {
         let (ace, option) = (ace(seg.repr.flags), seg.repr.options.acc_ecn.is_some());
         self.accurate.as_ref().is_some_and(|accurate| option || accurate.is_new(ace))
     }
 
-    /// What the segment said of marks was taken: it has delivered so many packets, of which so many
-    /// were newly found marked. `facts` as in [`read`](Self::read).
+    /// The segment's report of marks was processed: it has delivered so many packets, of which so
+    /// many were newly marked. `facts` as in [`read`](Self::read).
     pub(crate) fn take(&mut self, counts: (u32, u32), seg: &Segment, facts: (Option<u32>, u32)) {
         if let Some(accurate) = &mut self.accurate {
             accurate.take(counts, seg, facts);
         }
     }
 
-    /// The peer says that it has reacted to our ECE. CWR on a segment without data is taken as
-    /// well. With DCTCP the ACKs of marked data have ECE whatever the peer does, and with Accurate
-    /// ECN the bit is another. Returns whether its data gets its ACK at once: its window may be
-    /// tiny now.
+    /// The peer reports that it has reacted to our ECE. CWR on a segment without data is accepted
+    /// as well. With DCTCP the ACKs of marked data always have ECE, and with Accurate ECN the bit
+    /// has another meaning. Returns whether its data gets its ACK at once: its window may be tiny
+    /// now.
     pub(crate) fn take_cwr(&mut self, seg: &Segment) -> bool {
         let counts = self.mode == Mode::Accurate || self.needed;
         let reacted = seg.repr.flags.contains(TcpFlags::CWR) && !counts;
@@ -89,9 +89,9 @@ impl EcnState {
         reacted && seg.seq_len() > 0
     }
 
-    /// Data came, which is not taken yet. With DCTCP, where marks begin or end, what came before
+    /// Data came, which is not accepted yet. With DCTCP, where marks begin or end, the data before
     /// has its own ACK if one is still due for it (RFC 8257, section 3.2): up to `unacknowledged`,
-    /// if anything is.
+    /// if there is any.
     pub(crate) fn divide(&mut self, seg: &Segment, unacknowledged: Option<SeqNum>) {
         let marked = seg.ecn == Ecn::Ce;
         let divides = self.mode == Mode::Classic && self.needed && !seg.payload.is_empty();
@@ -128,7 +128,7 @@ impl EcnState {
 
     /// Whether the next packet has an option of Accurate ECN.
     fn wants_option(&self, cx: &Context, srtt: Nanos) -> Want {
-        // Every packet asks, and most connections have not agreed on Accurate ECN.
+        // Every packet is checked here, and most connections have not agreed on Accurate ECN.
         let Some(accurate) = &self.accurate else { return Want::None };
         accurate.wants_option(&OptionPolicy {
             level: cx.config.tcp_ecn_option,

@@ -1,4 +1,4 @@
-//! What ends a half-closed connection, and what keeps it.
+//! The events that end a half-closed connection, and those that keep it.
 
 use crate::config::SetOption;
 use crate::counters::Counter;
@@ -91,7 +91,7 @@ fn what_is_sent_moves_the_end_once_and_not_when_it_is_sent_again() {
     t.at(50_000);
     t.write(10);
     t.expect("P. 1:11 ack 2");
-    // The peer has vanished. The first packet that is sent again is the last that counts.
+    // The peer has vanished. The first retransmission is the last packet that counts.
     let waited = until_the_end(&mut t);
     assert!((60_000..62_000).contains(&waited), "{waited}");
     assert!(ended_by_the_limit(&mut t));

@@ -39,7 +39,7 @@ pub(crate) struct Handshake {
     shift: u8,
     /// A writer sleeps and has more data.
     write_pending: bool,
-    /// The SYN carried data, and it was taken: all of ours by the peer, or the peer's by us.
+    /// Data in a SYN was accepted: our SYN's data by the peer, or the peer's by us.
     pub(crate) syn_data_acked: bool,
     /// The application may read and write before the handshake is over (Fast Open).
     early: bool,

@@ -1,4 +1,4 @@
-//! What a SYN offers and what an offer makes of the connection.
+//! The options of a SYN, and their effect on the connection.
 
 use plimsoll_wire::tcp::{MAX_HEADER_LEN, SynOptions, SynOrSack, TcpOptions, Timestamps};
 
@@ -43,13 +43,14 @@ impl Connection {
         options
     }
 
-    /// What is asked of ECN, and agreed to.
+    /// The ECN modes that are requested and accepted.
     pub(crate) fn ecn_policy(&self, config: &Config) -> Policy {
         let algorithm = self.snd.controller().algorithm();
         Policy::new(config.tcp_ecn, algorithm, self.options.route.ecn)
     }
 
-    /// Takes the options of the peer's SYN or SYN-ACK: in use is what both sides want.
+    /// Processes the options of the peer's SYN or SYN-ACK: an option is in use if both sides offer
+    /// it.
     pub(crate) fn on_syn_options(&mut self, cx: &Context, options: &TcpOptions) {
         let config = cx.config;
         if let Some(mss) = options.syn().mss {

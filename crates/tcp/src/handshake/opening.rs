@@ -80,7 +80,7 @@ impl Connection {
     /// The retransmission timer fired in SYN-SENT or SYN-RECEIVED.
     pub(crate) fn on_syn_timeout(&mut self, cx: &Context) {
         let limit = self.options.syn_retries.unwrap_or(match self.handshake.passive {
-            // As on Linux, that of an early connection may leave once more.
+            // As on Linux, that of an early connection may be retransmitted once more.
             true => cx.config.tcp_synack_retries.saturating_add(self.handshake.early.into()),
             false => cx.config.tcp_syn_retries,
         });

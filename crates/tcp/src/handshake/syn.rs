@@ -1,4 +1,4 @@
-//! What a handshake says of its SYN or SYN-ACK: when it leaves again, what its answer tells.
+//! The state of a handshake's SYN or SYN-ACK: its retransmission, and the round trip of its answer.
 
 use plimsoll_wire::tcp::TcpFlags;
 
@@ -40,9 +40,9 @@ impl Handshake {
         self.retries > 0 && now.nanos_since(self.started) >= limit()
     }
 
-    /// Whether the listener wants to see data first (TCP_DEFER_ACCEPT), for `timeouts`, and `seg`
-    /// has none. A connection that a SYN cookie opened does not wait: it has no SYN-ACK whose timer
-    /// would end it.
+    /// Whether the listener waits for data first (TCP_DEFER_ACCEPT), for `timeouts`, and `seg` has
+    /// none. A connection that a SYN cookie opened does not wait: it has no SYN-ACK whose timer
+    /// would end the wait.
     pub(super) fn defers(&self, seg: &Segment, timeouts: u8) -> bool {
         self.passive
             && self.sent > 0
@@ -57,9 +57,9 @@ impl Handshake {
         self.deferred && self.retries < timeouts.saturating_sub(1)
     }
 
-    /// The round trip that the answer `seg` tells, unless it is ambiguous (Karn): the timer or a
-    /// repeated SYN of the peer had us answer twice, or our SYN-ACK `crossed` the one that
-    /// acknowledges our SYN.
+    /// The round trip measured by the answer `seg`, unless it is ambiguous (Karn): we answered
+    /// twice because of the timer or a repeated SYN of the peer, or our SYN-ACK `crossed` the one
+    /// that acknowledges our SYN.
     pub(super) fn round_trip(
         &self,
         now: Instant,

@@ -13,7 +13,7 @@ const PAWS_IDLE: Nanos = Nanos::from_secs(24 * 24 * 3600);
 pub(crate) struct TimestampState {
     /// The option is in use.
     pub(crate) enabled: bool,
-    /// Added to the millisecond clock, so that it tells nothing about other connections.
+    /// Added to the millisecond clock, so that it reveals nothing about other connections.
     pub(crate) offset: u32,
     /// TS.Recent.
     pub(crate) recent: u32,
@@ -44,7 +44,7 @@ impl TimestampState {
         Nanos::from_millis(u64::from(millis).max(1))
     }
 
-    /// The timestamp of ours that `seg` echoes, if it does, and how long ago it left.
+    /// Our timestamp that `seg` echoes, if it does, and the time since it left.
     pub(crate) fn echo(&self, now: Instant, seg: &Segment) -> Option<(u32, Nanos)> {
         let stamps = seg.repr.options.timestamps.filter(|_| self.enabled)?;
         (stamps.ecr != 0).then(|| (stamps.ecr, self.elapsed(now, stamps.ecr)))

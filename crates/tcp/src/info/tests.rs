@@ -1,4 +1,4 @@
-//! What the figures say while something happens.
+//! The figures during events.
 
 use super::*;
 use crate::testing::{Setup, Trace};
@@ -41,7 +41,7 @@ fn probes_of_both_kinds() {
         t.sleep();
         t.expect(". 0:0 ack 1");
         let now = figures(&t);
-        // The backoff is the probes', no data was sent again.
+        // The backoff belongs to the probes; no data was retransmitted.
         assert_eq!((now.probes, now.retransmits, now.backoff), (probes, 0, probes));
     }
     t.recv(". 1:1 ack 1 win 0");

@@ -35,7 +35,7 @@ impl Connection {
             return true;
         }
         if rst {
-            // The number of a FIN that we have acknowledged lies before the window.
+            // The number of a FIN that we have acknowledged is before the window.
             return self.rcv.rst_is_exact(seg.repr.seq, self.state.received_fin());
         }
         self.answer_unacceptable(cx, seg, Counter::TcpAckSkippedSeq);
@@ -68,7 +68,7 @@ impl Connection {
     /// TS.Recent follows segments that begin at or before the last ACK we sent (RFC 7323, 4.3).
     pub(crate) fn update_ts_recent(&mut self, cx: &Context, seg: &Segment) {
         let Some(stamps) = seg.repr.options.timestamps.filter(|_| self.ts.enabled) else { return };
-        // What was let pass with an old one does not turn the clock back.
+        // A segment that was accepted with an old timestamp does not turn the clock back.
         let old = self.ts.paws_rejects(cx.now, Some(stamps));
         if seg.repr.seq <= self.rcv.ack_sent() && !old {
             self.ts.remember(cx.now, stamps);

@@ -1,7 +1,7 @@
 //! SEG.ACK: whether an acknowledgement is acceptable (RFC 9293, section 3.10.7.4, RFC 5961, section
-//! 5.2), the window that it brings, and what follows for the connection.
+//! 5.2), the window that it brings, and the consequences for the connection.
 //!
-//! What it says about what was sent is the send half's to decide: section 3 of docs/recovery.md.
+//! The send half processes its effect on sent data: section 3 of docs/recovery.md.
 
 use plimsoll_wire::tcp::TcpFlags;
 
@@ -15,10 +15,10 @@ use crate::timer::Timer;
 /// Flags that make a segment more than an acknowledgement.
 const BEYOND_ACK: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0);
 
-/// What became of an acknowledgement.
+/// The outcome of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckOutcome {
-    /// Processed, or an old duplicate: go on with the segment.
+    /// Processed, or an old duplicate: continue with the segment.
     Ok,
     /// Its number cannot be that of an ACK under way: challenge ACK, drop the segment.
     Unbelievable,

@@ -12,7 +12,7 @@ use crate::state::State;
 use crate::time::Nanos;
 
 impl Connection {
-    /// Returns whether to go on with the segment: it carries neither RST nor SYN.
+    /// Returns whether to continue with the segment: it carries neither RST nor SYN.
     pub(crate) fn check_control(&mut self, cx: &Context, seg: &Segment) -> bool {
         let flags = seg.repr.flags;
         if flags.contains(TcpFlags::RST) {
@@ -58,7 +58,7 @@ impl Connection {
         self.fail(cx, error);
     }
 
-    /// Asks the peer whether it meant it. Rate-limited.
+    /// Sends a challenge ACK, so that the peer confirms. Rate-limited.
     pub(crate) fn challenge(&mut self, cx: &Context) {
         if self.challenge.allow(cx.now, Nanos::from(cx.config.tcp_invalid_ratelimit)) {
             cx.counters.bump(Counter::TcpChallengeAck);

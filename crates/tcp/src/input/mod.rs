@@ -91,7 +91,7 @@ impl Connection {
         self.on_text(cx, seg);
     }
 
-    /// Returns whether to go on with the segment.
+    /// Returns whether to continue with the segment.
     fn process_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
         if self.state == State::SynReceived {
             return self.on_ack_syn_received(cx, seg);
@@ -132,7 +132,7 @@ impl Connection {
     fn on_segment_time_wait(&mut self, cx: &Context, seg: &Segment) {
         let mut entry = self.time_wait();
         match entry.handle_segment(cx, seg, false) {
-            // Nobody can take the place while this connection has it.
+            // No other connection can take the place while this one has it.
             TimeWaitAction::Ignore | TimeWaitAction::Reuse { .. } => {}
             TimeWaitAction::Ack(_) => {
                 self.rcv.acknowledge_now(AckReason::Unacceptable);

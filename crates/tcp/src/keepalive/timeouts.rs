@@ -1,4 +1,4 @@
-//! What the timers of keepalive and of the user timeout do.
+//! The timeouts of keepalive and of the user timeout.
 
 use super::{Keepalive, user_timeout};
 use crate::connection::Connection;

@@ -1,4 +1,4 @@
-//! What is reported of the path, and what that does to a connection.
+//! Reports about the path, and their effect on a connection.
 
 use plimsoll_wire::tcp::MD5_OPTION_LEN;
 
@@ -18,8 +18,8 @@ impl Connection {
     }
 
     /// The handshake is complete, and so the MSS is known. If a search for the path MTU begins, the
-    /// active side sends small segments at once; the passive side goes on with what the SYNs have
-    /// agreed on until a probe or timeouts tell more (as on Linux).
+    /// active side sends small segments at once; the passive side uses the MSS agreed in the SYNs
+    /// until a probe or timeouts show more (as on Linux).
     pub(crate) fn settle_mss(&mut self, cx: &Context) {
         self.sync_mss(cx);
         if self.path.on_established(cx, self.every_option()) && !self.handshake.is_passive() {
@@ -95,8 +95,8 @@ impl Connection {
         true
     }
 
-    /// Segments grow up to what the peer takes, or a search for the path MTU goes on from where it
-    /// is. What is in flight stays as it is cut.
+    /// Segments grow up to the peer's limit, or a search for the path MTU continues from its
+    /// present state. Data in flight stays as it is cut.
     fn raise_mtu(&mut self, cx: &Context, mtu: u16) {
         self.path.mtu = mtu;
         if !self.path.raise_search() {
@@ -104,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// To be asked before new data is planned: what a router has told is believed no longer than
+    /// Must be called before new data is planned: a router's report is valid no longer than
     /// `mtu_expires` (RFC 1191, section 6.3).
     pub(crate) fn forget_old_mtu(&mut self, cx: &Context) {
         if let Some(mtu) = self.path.outdated(cx.now) {

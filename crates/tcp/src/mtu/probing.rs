@@ -23,15 +23,15 @@ impl Path {
         searches
     }
 
-    /// The link, or the route, carries longer packets than before: a search goes on up to what it
-    /// carries now. Returns whether there is one.
+    /// The link, or the route, carries longer packets than before: a search continues up to the new
+    /// limit. Returns whether there is one.
     pub(super) fn raise_search(&mut self) -> bool {
         let ceiling = self.ceiling();
         self.search_mut().map(|search| search.on_raised(ceiling)).is_some()
     }
 
-    /// Timeouts have gone on for as long as `tcp_retries1` of them take: perhaps the path swallows
-    /// long packets and nobody tells (RFC 4821, section 7.7). Returns whether the MSS may change.
+    /// Timeouts have lasted for as long as `tcp_retries1` of them take: perhaps the path drops long
+    /// packets without a report (RFC 4821, section 7.7). Returns whether the MSS may change.
     pub(crate) fn on_black_hole(&mut self, cx: &Context, option: u16) -> bool {
         if cx.config.tcp_mtu_probing == 0 {
             return false;
@@ -94,14 +94,15 @@ impl Path {
         self.search_mut().map(|search| search.on_sent(probe)).is_some()
     }
 
-    /// Something left again: whatever the answer, it is not about the probe alone.
+    /// Data was retransmitted: any answer is no longer about the probe alone.
     pub(crate) fn forget_probe(&mut self) {
         if let Some(search) = self.search_mut() {
             search.forget_probe();
         }
     }
 
-    /// An ACK told what has become of the probe, if it did. Returns whether the MSS may change.
+    /// An ACK decided the outcome of the probe, if `outcome` is given. Returns whether the MSS may
+    /// change.
     pub(crate) fn on_probe_outcome(&mut self, outcome: Option<ProbeOutcome>) -> bool {
         let Some(outcome) = outcome else { return false };
         self.search_mut().map(|search| search.on_outcome(outcome)).is_some()

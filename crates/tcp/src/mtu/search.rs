@@ -1,17 +1,17 @@
 //! The search for the path MTU by probes (RFC 4821; the packet-layer part of RFC 8899).
 //!
-//! No router has to tell anything: a probe is a segment that is longer than the others, and its
-//! acknowledgement says that the path carries it. What is known is a range, [`MtuSearch`]: packets
-//! of `low` bytes arrive, those above `high` do not. A probe halves it. Below a width of
-//! `tcp_probe_threshold` the search rests, and begins again after `tcp_probe_interval`, in case
-//! that the path has changed.
+//! No router report is needed: a probe is a segment that is longer than the others, and its
+//! acknowledgement shows that the path carries it. The state is a range, [`MtuSearch`]: packets of
+//! `low` bytes arrive, those above `high` do not. A probe halves it. Below a width of
+//! `tcp_probe_threshold` the search rests, and begins again after `tcp_probe_interval`, in case the
+//! path has changed.
 //!
 //! With `tcp_mtu_probing` = 1 there is no search until timeouts suggest a black hole; it then
 //! begins at `tcp_base_mss`, and each further timeout halves that. With 2 it begins with the
 //! connection.
 //!
-//! When a probe leaves is decided in [`output`](crate::output); whether it was lost, in
-//! [`recovery`](crate::send::recovery).
+//! [`output`](crate::output) decides when a probe leaves, [`recovery`](crate::send::recovery)
+//! whether it was lost.
 
 use plimsoll_wire::SeqNum;
 
@@ -27,11 +27,11 @@ pub(crate) struct MtuProbe {
     pub(crate) end: SeqNum,
     /// The packet that carries it.
     pub(crate) mtu: u16,
-    /// What other packets had at most when it left.
+    /// The longest other packets when it left.
     pub(crate) base: u16,
 }
 
-/// What an ACK told of a probe.
+/// The outcome of a probe, shown by an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeOutcome {
     /// It has arrived.
@@ -40,14 +40,14 @@ pub(crate) enum ProbeOutcome {
     TooLong,
 }
 
-/// What is known of the path MTU. All of it is bytes of IP packets.
+/// The known bounds of the path MTU. All values are bytes of IP packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MtuSearch {
     /// The largest packet that is known to arrive, which packets other than probes keep to.
     low: u16,
     /// No packet above this is expected to arrive.
     high: u16,
-    /// When the search began, for the first time or anew.
+    /// The start of the search, the first or a later one.
     since: Instant,
     /// The probe that is outstanding, if one is and its answer will mean something.
     probe: Option<MtuProbe>,
@@ -59,7 +59,7 @@ impl MtuSearch {
         MtuSearch { low: low.min(high), high, since: now, probe: None }
     }
 
-    /// The largest packet that is sent but for probes.
+    /// The largest packet that is sent, except probes.
     pub(super) fn low(&self) -> u16 {
         self.low
     }
@@ -100,7 +100,7 @@ impl MtuSearch {
         self.probe = None;
     }
 
-    /// What has become of the probe is known.
+    /// The outcome of the probe is known.
     pub(super) fn on_outcome(&mut self, outcome: ProbeOutcome) {
         let Some(probe) = self.probe.take() else { return };
         match outcome {
@@ -120,9 +120,9 @@ impl MtuSearch {
         self.high = self.high.max(mtu);
     }
 
-    /// Timeouts go on with packets of `low` bytes: something between swallows even those. Segments
-    /// get half as long, and not longer than `tcp_base_mss`; a segment has `overhead` bytes of
-    /// headers and options.
+    /// Timeouts continue with packets of `low` bytes: the path drops even those. Segments become
+    /// half as long, and not longer than `tcp_base_mss`; a segment has `overhead` bytes of headers
+    /// and options.
     pub(super) fn descend(&mut self, overhead: u16, config: &Config) {
         let half = self.low.saturating_sub(overhead) / 2;
         let floor = config.tcp_mtu_probe_floor.max(config.tcp_min_snd_mss);

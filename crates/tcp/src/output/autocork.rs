@@ -1,10 +1,10 @@
 //! `Hold::Autocork`: automatic corking.
 //!
-//! A write that has not filled its packet may leave it to the completion of what its connection has
-//! below it: that comes soon, needs no timer, and until then further writes fill the packet. It is
-//! asked before the gate and on a write only. What else ends the wait, an acknowledgement, a timer
-//! or an option, goes straight to the gate. So does the completion: Nagle's rule and a cork hold
-//! then as ever.
+//! A write that has not filled its packet may wait for the completion of its connection's packets
+//! below: that comes soon, needs no timer, and until then further writes fill the packet. It is
+//! checked before the gate and only for a write. An acknowledgement, a timer or an option also ends
+//! the wait, and goes straight to the gate. So does the completion: Nagle's algorithm and a cork
+//! hold then as usual.
 
 use super::view::PlanView;
 
@@ -19,7 +19,7 @@ pub(crate) fn autocork_holds(now: &PlanView) -> bool {
         // The first packet of a burst never waits, and an acknowledgement below us is no reason.
         && below.in_flight > 0
         && below.bytes > 0
-        // What may still grow, up to many segments.
+        // A packet that may still grow, up to many segments.
         && now.open
         && now.unsent < now.goal
         && !now.behind

@@ -22,7 +22,7 @@ use crate::why::Note;
 const SACK_OPTION_LEN: usize = 4;
 const SACK_BLOCK_LEN: usize = 8;
 
-/// What differs between packets with data.
+/// The variable parts of a packet with data.
 pub(super) struct Parts {
     pub(super) seq: SeqNum,
     pub(super) flags: TcpFlags,
@@ -38,7 +38,7 @@ pub(super) struct Built {
     pub(super) moves: Moves,
 }
 
-/// What moves when a packet leaves. Nothing has before that is committed.
+/// The state changes when a packet leaves. They are applied by the commit.
 pub(super) struct Moves {
     pub(super) departure: Departure,
     window: WindowOffer,
@@ -69,7 +69,7 @@ impl Moves {
     }
 }
 
-/// What differs between headers with ACK.
+/// The variable parts of a header with ACK.
 struct Header {
     seq: SeqNum,
     flags: TcpFlags,
@@ -112,8 +112,7 @@ impl Connection {
         Built { packet, moves }
     }
 
-    /// A packet that [`build_data`](Self::build_data) made has left. It is charged to what lies
-    /// below.
+    /// A packet that [`build_data`](Self::build_data) made has left. It is charged as below.
     pub(super) fn commit_data(&mut self, cx: &Context, moves: &Moves) {
         let segs = moves.segs();
         if moves.has_payload {
@@ -142,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// What goes along with every ACK has left.
+    /// The parts that go with every ACK have left.
     fn commit_header(&mut self, cx: &Context, moves: &Moves) {
         self.ecn.on_sent(cx.now, moves.flags, moves.acc_ecn.as_ref());
         self.snd.on_departed(moves.departure);
@@ -194,13 +193,13 @@ impl Connection {
         packet
     }
 
-    /// The ACK of what came before the marks of the peer's data began or ended, if one waits (RFC
-    /// 8257, section 3.2). What follows has its own ACK.
+    /// The ACK of the data before the peer's marks began or ended, if one waits (RFC 8257, section
+    /// 3.2). Later data has its own ACK.
     pub(super) fn take_earlier_ack(&mut self, cx: &Context) -> Option<Transmit> {
         let (ack, flags) = self.ecn.take_earlier()?;
         let Built { mut packet, .. } = self.build_ack(cx);
-        // The right edge of the window stays where it is (RFC 9293, section 3.8.6). No more is said
-        // than was promised, since this ACK promises nothing.
+        // The right edge of the window stays (RFC 9293, section 3.8.6). The ACK advertises no more
+        // than was promised, since it promises nothing itself.
         packet.repr.window = self.rcv.promised_from(ack);
         (packet.repr.ack, packet.repr.flags) = (ack, flags);
         cx.counters.bump(Counter::AcksSent);
@@ -218,7 +217,7 @@ impl Connection {
             seq: rst.seq,
             ack: rst.ack.unwrap_or_default(),
             flags: if known { TcpFlags::RST | TcpFlags::ACK | bits } else { TcpFlags::RST },
-            // As on Linux, one that is not asked for says what the last segment said.
+            // As on Linux, an unsolicited one repeats the window of the last segment.
             window: if known { self.rcv.promised() } else { 0 },
             urgent: 0,
             options: TcpOptions {

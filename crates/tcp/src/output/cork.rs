@@ -1,4 +1,4 @@
-//! `Hold::Cork`: the application said that more is to come.
+//! `Hold::Cork`: the application has announced more data.
 
 use super::nagle::SmallTail;
 

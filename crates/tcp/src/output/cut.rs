@@ -12,24 +12,24 @@ use crate::why::{Bound, Tail};
 /// A packet of new data. Lengths are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// What leaves of the front of the write queue: zero for a FIN alone.
+    /// Bytes that leave from the front of the write queue: zero for a FIN alone.
     pub(crate) len: u32,
     /// Our FIN leaves with it.
     pub(crate) fin: bool,
     /// Payload of each of its segments but the last.
     pub(crate) mss: u32,
-    /// It is forced into a small window and asks for an answer.
+    /// It is forced into a small window and requires an answer.
     pub(crate) force: bool,
     /// More waits behind the unit that it is of.
     pub(crate) behind: bool,
-    /// What bounds its length.
+    /// The limit of its length.
     pub(crate) bound: Bound,
-    /// What becomes of the tail of what waits.
+    /// The treatment of the tail of the waiting data.
     pub(crate) tail: Tail,
 }
 
 impl Cut {
-    /// What the tail waits for, if it is all there is and waits.
+    /// The reason why the tail waits, if it is all the data and waits.
     #[inline]
     pub(super) fn waits(&self) -> Option<Hold> {
         match self.tail {

@@ -1,4 +1,4 @@
-//! What output tells about itself: how long holds last, the log, the notes that packets carry.
+//! Output's explanations: the times of holds, the log, the notes that packets carry.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,14 +18,14 @@ use crate::why::{Causes, Decision, Decisions, HoldTimes, Note, Record, Released,
 /// How many reasons there are.
 const HOLDS: usize = Hold::ALL.len();
 
-/// What a connection can tell of its decisions. Nothing is decided by it.
+/// The record of a connection's decisions. It decides nothing itself.
 #[derive(Debug)]
 pub(crate) struct Explanation {
-    /// What has happened since output last came to its end.
+    /// The events since output last ended.
     causes: Causes,
     /// Writes since new data last left.
     writes: u32,
-    /// What holds have cost, once there was one.
+    /// The times of holds, once there was one.
     hold_times: Option<Box<HoldTimes>>,
     /// The log, if it is on.
     log: Option<Box<Decisions>>,
@@ -48,7 +48,7 @@ impl Explanation {
         self.log.iter().flat_map(|log| log.records().copied()).collect()
     }
 
-    /// Something happened after which output is asked.
+    /// Records an event after which output is polled.
     pub(crate) fn add_cause(&mut self, cause: Causes) {
         self.causes.add(cause);
     }
@@ -114,7 +114,7 @@ impl Explanation {
         self.log(cx.now, Decision::Held { hold: wait.hold, bytes: unsent as u32 });
     }
 
-    /// What holds, if `held` does, holds no longer.
+    /// Ends the present hold, if it was `held`.
     pub(super) fn end_hold(&mut self, cx: &Context, held: Option<Hold>) -> Option<Released> {
         let released = self.released(cx, held);
         if let (Some(released), Some(times)) = (released, &mut self.hold_times) {
@@ -124,7 +124,7 @@ impl Explanation {
         released
     }
 
-    /// What holds until now, and would hold no longer if a packet left.
+    /// The present hold, which would end if a packet left.
     pub(super) fn released(&self, cx: &Context, held: Option<Hold>) -> Option<Released> {
         let (hold, times) = (held?, self.hold_times.as_ref()?);
         let after = cx.now.since(times.since);

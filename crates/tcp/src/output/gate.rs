@@ -1,7 +1,7 @@
-//! The gate: asks every reason not to send new data, in one fixed order.
+//! The gate: checks all reasons not to send new data, in one fixed order.
 //!
-//! The order is the list in [`hold`](super::hold). A question is a pure function of the
-//! [`PlanView`], in its own file; the first that says yes gives the answer.
+//! The order is the list in [`hold`](super::hold). A check is a pure function of the [`PlanView`],
+//! in its own file; the first that returns true gives the answer.
 
 use super::autocork::autocork_holds;
 use super::cut::Cut;
@@ -24,7 +24,7 @@ macro_rules! questions {
             $asked2:ident, $restart2:expr;)+ }
         offer { $($offer:tt)+ }
     ) => {
-        /// What holds the sender, whatever it would send, and what ends that.
+        /// The hold on the sender, independently of the packet, and the event that ends it.
         #[inline(always)]
         pub(super) fn sender_held(view: &PlanView) -> Option<(Hold, Restart)> {
             $(if $asked(view) {
@@ -34,7 +34,7 @@ macro_rules! questions {
             None
         }
 
-        /// What holds the packet that would leave, and what ends that.
+        /// The hold on the packet that would leave, and the event that ends it.
         #[inline(always)]
         pub(super) fn packet_held(view: &PlanView, cut: &Cut) -> Option<(Hold, Restart)> {
             $(if $asked2(view, cut) {

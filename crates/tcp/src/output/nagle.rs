@@ -1,13 +1,13 @@
-//! `Hold::Nagle`: Nagle's rule, in its two forms.
+//! `Hold::Nagle`: Nagle's algorithm, in its two forms.
 //!
-//! It meets its match in delayed ACKs: a header leaves, the body waits for the ACK of the header,
+//! It interacts badly with delayed ACKs: a header leaves, the body waits for the ACK of the header,
 //! and the peer delays that ACK because it waits for the body. `plimsoll.tcp_nagle_bound` ends this
-//! after a time in which an ACK would have come that nobody delays. What leaves then is still less
-//! than one small packet for each round trip, and that is what the rule is for.
+//! after a time in which an ACK that is not delayed would have come. The packets that leave then
+//! are still fewer than one small packet per round trip, which is the purpose of the algorithm.
 
 use crate::time::{Instant, Nanos};
 
-/// What an ACK that nobody delays may take beyond two round trips.
+/// The time beyond two round trips within which an ACK that is not delayed arrives.
 const SLACK: Nanos = Nanos::from_millis(1);
 
 /// Which form of Nagle's rule.
@@ -19,7 +19,7 @@ pub(crate) enum NagleRule {
     Minshall,
 }
 
-/// What Nagle's rule looks at: a tail of less than one segment.
+/// The inputs of Nagle's algorithm: a tail of less than one segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SmallTail {
     /// TCP_NODELAY.

@@ -1,11 +1,11 @@
-//! The one plan: what becomes of the data that was never sent.
+//! The one plan for data that was never sent.
 //!
 //! # Theory of operation
 //!
-//! [`plan`] looks at a [`PlanView`] once. Either a packet leaves, then the plan is its [`Cut`]: how
-//! much, what bounds it, and what becomes of the tail; or something holds it, then the plan is a
-//! [`Wait`]: what holds, and what ends that. Sending, the log of decisions, the timers and corked
-//! writes take their answers from this value, and nobody works them out again.
+//! [`plan`] evaluates a [`PlanView`] once. Either a packet leaves; then the plan is its [`Cut`]:
+//! its length, the limit of its length, and the treatment of the tail. Or it is held; then the plan
+//! is a [`Wait`]: the hold, and the event that ends it. Sending, the log of decisions, the timers
+//! and corked writes use this value, and none of them computes it again.
 
 use super::cut::{Cut, cut};
 use super::gate::{packet_held, sender_held};
@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::time::{Instant, Nanos};
 use crate::timer::Timer;
 
-/// What becomes of new data now.
+/// The plan for new data now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// A packet leaves.
@@ -25,12 +25,12 @@ pub(crate) enum Plan {
     Wait(Wait),
 }
 
-/// What holds new data.
+/// The hold on new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     /// The reason.
     pub(crate) hold: Hold,
-    /// What ends it.
+    /// The event that ends it.
     pub(crate) restart: Restart,
     /// Whose window would have let more leave, if that is why it waits.
     pub(crate) limiter: Option<Limiter>,
@@ -48,7 +48,7 @@ pub(super) fn offer_again(now: Instant) -> Instant {
 }
 
 impl Wait {
-    /// What lies below refused a packet.
+    /// The layer below refused a packet.
     pub(crate) fn refused(cx: &Context, refusal: Refusal) -> Wait {
         let completes = cx.below.completions && cx.below.bytes > 0;
         let restart = match refusal {
@@ -60,8 +60,8 @@ impl Wait {
     }
 }
 
-/// What becomes of what `view` shows. This and all that it asks is inlined into its one caller, so
-/// that the view need not be written to memory.
+/// The plan for the state in `view`. This and all functions that it calls are inlined into its one
+/// caller, so that the view need not be written to memory.
 #[inline(always)]
 pub(crate) fn plan(view: &PlanView) -> Plan {
     if let Some(held) = sender_held(view) {

@@ -16,7 +16,7 @@ use crate::testing::{ISS, Setup, Trace, pattern, show, under_miri};
 use crate::time::Duration;
 use crate::timer::Timer;
 
-/// What happens to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug)]
 enum Step {
     Write(usize),
@@ -72,13 +72,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A connection, what was told to it, and what left.
+/// A connection, its inputs, and its packets.
 struct Walk {
     t: Trace,
     una: u32,
     /// End of the last packet that was not a whole number of segments, while unacknowledged.
     small: Option<SeqNum>,
-    /// What had been sent when output began, if anything was in flight.
+    /// The end of sent data when output began, if anything was in flight.
     busy_at: Option<SeqNum>,
     nodelay: bool,
     /// Packets that have not completed, with their lengths.
@@ -182,7 +182,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Whatever waits has something that will end it.
+    /// Waiting data always has an event that will end the wait.
     fn check_awaited(&self) -> Checked {
         let conn = &self.t.conn;
         if conn.unsent_len() > 0 {
@@ -201,9 +201,9 @@ impl Walk {
         Ok(())
     }
 
-    /// The peer takes everything from now on: all must leave within `bound`, or within twice the
-    /// RTO if that is longer. A cork and a silly window hold an idle sender for one RTO, which is
-    /// whatever was measured before, and may still grow while old data is acknowledged.
+    /// The peer accepts everything from now on: all data must leave within `bound`, or within twice
+    /// the RTO if that is longer. A cork and a silly window hold an idle sender for one RTO, which
+    /// depends on earlier measurements, and may still grow while old data is acknowledged.
     fn finish(&mut self, bound: Duration) -> Checked {
         let began = self.t.now;
         let mut bound = bound;
@@ -233,8 +233,8 @@ fn setup(policy: TsoTail, tso: bool, defer: bool) -> Setup {
     setup
 }
 
-/// The longest time for which anything but the RTO holds data that the peer would take, and what
-/// else a walk needs to come to its end.
+/// The longest time for which anything except the RTO holds data that the peer would accept, and
+/// the time that a walk needs to end.
 const BOUND: Duration = Duration::from_secs(2);
 
 proptest! {
@@ -290,7 +290,7 @@ proptest! {
         walk.finish(BOUND)?;
     }
 
-    /// Whatever is set and switched, whatever lies below: nothing waits for ever.
+    /// With any settings and any layer below: no data waits for ever.
     #[test]
     fn everything_leaves_in_bounded_time(
         steps in prop::collection::vec(any_step(), 1..60),

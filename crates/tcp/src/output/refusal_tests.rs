@@ -1,4 +1,4 @@
-//! Packets that what lies below refuses.
+//! Packets that the layer below refuses.
 
 use std::format;
 use std::string::String;
@@ -32,7 +32,7 @@ impl Trace {
         Some(format!("{} {:?} {:?}", show(&packet), packet.serial, packet.departure))
     }
 
-    /// All that must not move, in words. What holds, and its timer, may.
+    /// All state that must not change, in words. The hold, and its timer, may.
     fn state(&mut self) -> String {
         let conn = &mut self.conn;
         conn.timers.stop(Timer::Pacing);
@@ -111,7 +111,8 @@ fn ways() -> Vec<(&'static str, Trace)> {
 #[test]
 fn a_refused_packet_moves_nothing() {
     for (name, mut t) in ways() {
-        // The windows note what they see, whatever is answered: the second time they see the same.
+        // The windows record their values even if the packet is refused: the second time they find
+        // the same.
         t.refuse(Refusal::NoMemory);
         let (before, counted) = (t.state(), t.counted());
         let refused = t.refuse(Refusal::NoMemory);
@@ -155,7 +156,7 @@ fn a_refusal_is_a_hold_that_something_ends() {
             t.sleep();
             assert_eq!(t.now.since(began), Duration::from_millis(10), "{name}");
         }
-        // Who has refused it knows when there is space.
+        // The layer that has refused it detects when there is space.
         t.expect("P. 1:1001 ack 1");
         assert!(!t.conn.timers.is_armed(Timer::Persist), "{name}");
         assert_eq!(t.conn.hold(), None, "{name}");
@@ -230,7 +231,7 @@ fn a_stream_that_is_refused_again_and_again_is_the_same_stream() {
 }
 
 impl Trace {
-    /// Lets a timer fire, and refuses what it wants sent. Returns how long that took.
+    /// Lets a timer fire, and refuses the packets of that poll. Returns how long that took.
     fn sleep_and_refuse(&mut self) -> Duration {
         let began = self.now;
         self.sleep();

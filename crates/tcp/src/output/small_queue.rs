@@ -1,10 +1,9 @@
-//! `Hold::SmallQueue`: enough of the connection is below us already (TCP small queues).
+//! `Hold::SmallQueue`: enough of the connection is below already (TCP small queues).
 //!
-//! What waits in a queueing discipline or a device can no longer be merged, taken back or
-//! overtaken. So a connection keeps about a millisecond of its rate there, and two packets at
-//! least, as devices complete in batches. It is asked after the cut, as it is the packet that
-//! counts. All figures count a packet as Linux does, with its overhead, so that small ones do not
-//! pile up.
+//! Packets in a queueing discipline or a device can no longer be merged, taken back or overtaken.
+//! So a connection keeps only about a millisecond of its rate there, and two packets at least, as
+//! devices complete in batches. This is checked after the cut, since it depends on the packet. All
+//! figures count a packet as Linux does, with its overhead, so that small ones do not pile up.
 
 use crate::send::memory::UNIT_OVERHEAD;
 
@@ -12,10 +11,10 @@ use crate::send::memory::UNIT_OVERHEAD;
 /// has the same.
 const RATE_SHIFT: u32 = 10;
 
-/// What lies below a connection, and how much may.
+/// The connection's packets below, and their limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HostQueue {
-    /// Completions tell of the device. Without them there is nothing to wait for.
+    /// The device reports completions. Without them there is nothing to wait for.
     pub(crate) completions: bool,
     /// Data bytes not yet completed.
     pub(crate) bytes: u32,
@@ -29,8 +28,8 @@ pub(crate) struct HostQueue {
     pub(crate) cap: Option<u32>,
 }
 
-/// Whether a packet of `len` bytes waits for a completion. What is sent `again` may have twice as
-/// much below it. One packet in flight is never a reason: its completion may be long in coming.
+/// Whether a packet of `len` bytes waits for a completion. A retransmission (`again`) may have
+/// twice as much below. One packet in flight is never a reason: its completion may take long.
 #[inline(always)]
 pub(crate) fn small_queue_holds(below: &HostQueue, len: u32, again: bool) -> bool {
     if !below.completions || below.in_flight <= 1 || below.bytes == 0 {
@@ -58,7 +57,7 @@ mod tests {
         };
         let room = |packets: u64| HostQueue { packets, bytes: 10_000 * packets as u32, ..base };
         let fast = HostQueue { rate: 30_000 << 10, ..base };
-        // What is below, the length of the packet, whether it is retransmitted, whether it waits.
+        // The bytes below, the length of the packet, whether it is retransmitted, whether it waits.
         let cases = [
             (room(1), 10_000, false, false, "one packet like it"),
             (base, 10_000, false, true, "two of them"),

@@ -39,7 +39,7 @@ fn nagle_with_minshall() {
 
 #[test]
 fn a_request_leaves_whole_behind_full_segments() {
-    // Minshall's rule asks for small segments in flight, not for any.
+    // Minshall's rule considers small segments in flight, not all.
     let mut t = Trace::established(Setup::tso());
     t.write(2000);
     t.expect("P. 1:2001 ack 1 x2");
@@ -140,14 +140,14 @@ fn small_writes_merge_into_one_range() {
 fn the_window_is_used_in_whole_segments() {
     let mut t = Trace::established(Setup::tso().win(4500));
     t.write(8000);
-    // At most half of the window goes into one packet of a write that goes on.
+    // At most half of the window goes into one packet of a write that continues.
     t.expect("P. 1:2001 ack 1 x2");
     t.expect("P. 2001:4001 ack 1 x2");
     t.expect_nothing();
     assert_eq!(t.conn.hold(), Some(Hold::SillyWindow));
     assert_eq!(t.conn.poll_timeout(), t.conn.timers.deadline(Timer::Retransmit));
     t.recv(". 1:1 ack 4001");
-    // By now the rest waits in one piece, but for the marks.
+    // By now the rest waits in one piece, except for the marks.
     t.expect("P. 4001:8001 ack 1 x4");
 }
 
@@ -416,7 +416,7 @@ fn retransmissions_are_super_segments_and_wait_for_what_is_below() {
     assert_eq!(t.count(Counter::TcpSpuriousRtxHostQueues), 1);
     t.below = Below { bytes: 0, completed: Serial(1), ..Below::default() };
     t.sleep();
-    // After a timeout the window is one segment; then slow start goes on with larger ones.
+    // After a timeout the window is one segment; then slow start continues with larger ones.
     let packet = t.expect(". 1:1001 ack 1");
     assert_eq!((packet.kind, packet.serial), (SendKind::Retransmit, Some(Serial(2))));
     t.expect_nothing();

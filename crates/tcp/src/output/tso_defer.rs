@@ -31,11 +31,11 @@ use crate::time::{Instant, Nanos};
 /// Nothing is held longer than this after it may depart, or for an ACK further away.
 const LONGEST: Nanos = Nanos::from_millis(1);
 
-/// Segments that a window must let go if `tcp_tso_win_divisor` is zero: the peer acknowledges every
-/// other one, so that more than three mean that an ACK is missing.
+/// Segments that a window must allow if `tcp_tso_win_divisor` is zero: the peer acknowledges every
+/// other one, so more than three mean that an ACK is missing.
 const MOST_DEFERRED_SEGS: u32 = 3;
 
-/// What would have let more leave. Decides whether cwnd counts as used up.
+/// The event that would have allowed more to leave. Decides whether cwnd counts as used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limiter {
     /// The congestion window.
@@ -73,7 +73,7 @@ pub(super) fn tso_defer_holds(view: &PlanView) -> bool {
     !worth_it && ack_is_near(facts)
 }
 
-/// What would have let more leave.
+/// The event that would have allowed more to leave.
 #[inline]
 pub(super) fn limiter(view: &PlanView) -> Limiter {
     if view.unsent < view.windows().open() {

@@ -1,26 +1,27 @@
-//! The one tail decision: whether a fraction of a segment travels at the end of a packet.
+//! The one decision about tails: whether a fraction of a segment is sent at the end of a packet.
 //!
-//! A packet that would empty the write queue ends where the application's data ends, and so mostly
+//! A packet that would empty the write queue ends where the application's data ends, and so usually
 //! in a fraction of a segment. There are four policies ([`TsoTail`]) for this tail.
 //!
-//! - `nagle`, the refined split, is the default: the tail goes along unless Nagle's rule with
-//!   Minshall's condition holds it. A request of three segments leaves as one packet.
-//! - `split` cuts the tail off and lets it leave in a separate packet, at once unless the same rule
-//!   holds it. So did Linux before 3.14, also with TCP_NODELAY.
-//! - `empty`: the tail goes along, and Nagle's rule is not asked. So does FreeBSD.
-//! - `trim`: the tail stays behind as long as data may follow that fills it, unless TCP_NODELAY is
-//!   set. What stays behind is asked about again, by itself, in the same call.
+//! - `nagle`, the refined split, is the default: the tail stays in the packet unless Nagle's
+//!   algorithm with Minshall's condition holds it. A request of three segments leaves as one
+//!   packet.
+//! - `split` cuts the tail off and sends it in a separate packet, at once unless the same rule
+//!   holds it. Linux did this before 3.14, also with TCP_NODELAY.
+//! - `empty`: the tail stays in the packet, without Nagle's algorithm. FreeBSD does this.
+//! - `trim`: the tail is held back as long as data may follow that fills it, unless TCP_NODELAY is
+//!   set. The held tail is checked again, by itself, in the same call.
 //!
-//! With `empty` and `trim`, a tail that is all there is waits while anything is unacknowledged
-//! (RFC 896). That is sampled once, when output begins: the tail that `trim` leaves behind does not
-//! wait for the segments that left just before it.
+//! With `empty` and `trim`, a tail that is all the data waits while anything is unacknowledged (RFC
+//! 896). That is sampled once, when output begins: the tail that `trim` holds back does not wait
+//! for the segments that left just before it.
 //!
-//! None wins everywhere. `trim` fills bulk that is written in odd pieces to the last segment, and
-//! can let the end of a response wait for a delayed ACK; `nagle` and `empty` send a response whole,
-//! and bulk with more segments than it needs.
+//! No policy is best for every workload. `trim` fills the segments of bulk data written in odd
+//! pieces, and can delay the end of a response until a delayed ACK; `nagle` and `empty` send a
+//! response whole, and bulk data with more segments than needed.
 //!
-//! A cork holds the tail under every policy, because the application said so. What trimming leaves
-//! may be nothing, then the tail is all there is, or one segment, then the packet is no
+//! A cork holds the tail under every policy, because the application has set it. Trimming may leave
+//! nothing, so that the tail is all the data, or one segment, so that the packet is no
 //! super-segment.
 
 use super::cork::cork_holds;
@@ -49,7 +50,7 @@ pub(super) fn cut_tail(view: &PlanView, most: u32) -> (u32, Tail) {
     (most, tail)
 }
 
-/// What holds the tail. It may be all the data.
+/// The hold on the tail. The tail may be all the data.
 #[inline(always)]
 fn tail_holds(now: &PlanView, alone: bool) -> Option<Hold> {
     let (rule, asked) = match now.policy {
@@ -71,7 +72,7 @@ fn tail_holds(now: &PlanView, alone: bool) -> Option<Hold> {
 #[inline]
 fn is_cut_off(now: &PlanView) -> bool {
     match now.policy {
-        // What waits behind the tail cannot join it.
+        // Data after the tail cannot join it.
         _ if now.behind => false,
         TsoTail::Split => true,
         TsoTail::Trim => !now.nodelay && !now.fin,

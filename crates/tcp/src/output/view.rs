@@ -1,4 +1,4 @@
-//! What a plan is made of: everything that the gate, the cut and the tail decision may look at.
+//! The inputs of a plan: all values that the gate, the cut and the tail decision may use.
 
 use super::nagle::{NagleRule, SmallTail};
 use super::small_queue::HostQueue;
@@ -11,7 +11,7 @@ use crate::time::{Instant, Nanos};
 pub(crate) struct PlanView {
     /// A full segment towards this peer.
     pub(crate) mss: u32,
-    /// What waits, up to the end of its first unit: a packet never goes beyond.
+    /// Bytes of waiting data, up to the end of its first unit: a packet never goes beyond.
     pub(crate) unsent: u32,
     /// More waits behind that.
     pub(crate) behind: bool,
@@ -20,13 +20,13 @@ pub(crate) struct PlanView {
     /// The congestion window, and what of it is free. Whole segments.
     pub(crate) cwnd: u32,
     pub(crate) quota: u32,
-    /// What the peer's window takes behind SND.NXT.
+    /// The room of the peer's window after SND.NXT.
     pub(crate) usable: u32,
     /// The Persist timer has fired: a silly window is used.
     pub(crate) force: bool,
-    /// The largest packet that what lies below us takes.
+    /// The largest packet that the layer below accepts.
     pub(crate) largest: u32,
-    /// What of the queue fits into one packet as slices.
+    /// The bytes of the queue that fit into one packet as slices.
     pub(crate) contiguous: u32,
     /// Urgent data is unacknowledged.
     pub(crate) urgent: bool,
@@ -38,7 +38,7 @@ pub(crate) struct PlanView {
     pub(crate) push_now: bool,
     /// The last write was cut short by the send buffer: its writer waits for space.
     pub(crate) short_write: bool,
-    /// What happens to tails.
+    /// The policy for tails.
     pub(crate) policy: TsoTail,
     /// Nothing was unacknowledged when output began.
     pub(crate) was_idle: bool,
@@ -49,7 +49,7 @@ pub(crate) struct PlanView {
     pub(crate) nagle_ends: Option<Instant>,
     /// The departure time, if it has not come.
     pub(crate) departs: Option<Instant>,
-    /// What lies below us.
+    /// The packets below.
     pub(crate) below: HostQueue,
     /// Output follows a write that may be left to a completion.
     pub(crate) written: bool,
@@ -61,7 +61,7 @@ pub(crate) struct PlanView {
     pub(crate) goal: u32,
     /// A probe of the path MTU is due, and enough waits for one.
     pub(crate) probe: Option<MtuProbeView>,
-    /// What only deferring asks about. Not filled in for less than a segment, nor for a probe.
+    /// The inputs of deferring only. Not set for less than a segment, nor for a probe.
     pub(crate) deferral: Deferral,
 }
 
@@ -74,11 +74,11 @@ pub(crate) struct MtuProbeView {
     pub(crate) needed: u32,
 }
 
-/// What only [`tso_defer`](super::tso_defer) looks at.
+/// The inputs of [`tso_defer`](super::tso_defer) only.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deferral {
-    /// Waiting is allowed at all: it is switched on, and this is neither recovery nor a probe, nor
-    /// what a write sends while it goes on.
+    /// Waiting is allowed at all: it is enabled, and this is neither recovery nor a probe, nor data
+    /// sent during a write.
     pub(crate) allowed: bool,
     /// `tcp_tso_win_divisor`.
     pub(crate) divisor: u32,
@@ -104,15 +104,15 @@ impl PlanView {
         Windows { mss, cwnd, quota, usable }
     }
 
-    /// What `rule` and a cork ask of the fractional tail.
+    /// Nagle's algorithm (`rule`) and a cork, applied to the fractional tail.
     #[inline(always)]
     pub(crate) fn small_tail(&self, rule: NagleRule) -> SmallTail {
-        // Linux lets what was written leave before the writer sleeps. RFC 896 knows nothing of it.
+        // Linux sends the written data before the writer sleeps. RFC 896 does not provide for it.
         let short_write = self.short_write && (rule == NagleRule::Minshall || self.was_idle);
         SmallTail {
             nodelay: self.nodelay,
             corked: self.corked,
-            // What lies in the middle of the queue has no chance of growing.
+            // Data in the middle of the queue cannot grow.
             bypass: self.push_now || short_write || self.urgent || self.fin || self.behind,
             unacked: !self.was_idle,
             small_unacked: self.small_unacked.is_some(),

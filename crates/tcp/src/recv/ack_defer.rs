@@ -1,12 +1,13 @@
-//! Which acknowledgements may not wait for the end of a batch.
+//! Acknowledgements that must not wait for the end of a batch.
 //!
-//! Who hands a batch of segments to a connection asks for output once, at the end: the ACKs that
-//! were due on the way become one, which leaves on every way out of the batch. That is deferring,
-//! not delaying, and yet a few ACKs must leave by themselves, because the peer counts them or waits
-//! for just this one. After each segment the owner of the batch asks for one of these reasons.
+//! A caller that passes a batch of segments to a connection polls for output once, at the end: the
+//! ACKs that became due in the batch become one, which leaves on every return path. That is
+//! deferring, not delaying. Still, a few ACKs must leave by themselves, because the peer counts
+//! them or waits for just this one. After each segment the owner of the batch checks for one of
+//! these reasons.
 //!
-//! An ACK that was deferred is settled by a packet that leaves with the acknowledgement and the
-//! window as they are then, and by nothing else.
+//! A deferred ACK is settled only by a packet that leaves with the then current acknowledgement and
+//! window.
 
 use crate::counters::Counter;
 use crate::recv::{AckDecision, RecvSide};
@@ -41,7 +42,7 @@ impl FlushReason {
         FlushReason::Quarter,
     ];
 
-    /// What counts ACKs that left for this reason.
+    /// The counter of ACKs that left for this reason.
     pub const fn counter(self) -> Counter {
         match self {
             FlushReason::Duplicate => Counter::AckFlushDuplicate,
@@ -66,7 +67,7 @@ pub enum Batch {
 }
 
 impl Batch {
-    /// What counts segments of such a batch whose ACK was left to its end.
+    /// The counter of segments of such a batch whose ACK was deferred to its end.
     pub const fn deferred(self) -> Counter {
         match self {
             Batch::Device => Counter::AcksDeferredDevice,

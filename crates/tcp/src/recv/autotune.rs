@@ -1,21 +1,21 @@
 //! Receive autotuning (Linux: dynamic right-sizing).
 //!
-//! Once per round trip the buffer is made large enough for twice of what the application read in
-//! that time, and for up to twice of that again while the rate grows, so that a sender in slow
-//! start is never held by our window. What a reader leaves lying in the queue is taken off: a
-//! reader that is slower than the sender needs no larger buffer. The buffer only grows, up to the
-//! part of `tcp_rmem[2]` that is for data, and not while memory is short.
+//! Once per round trip the buffer is enlarged to twice the amount that the application read in that
+//! time, and to up to twice of that again while the rate grows, so that our window never limits a
+//! sender in slow start. Unread data in the queue is subtracted: a reader that is slower than the
+//! sender needs no larger buffer. The buffer only grows, up to the data share of `tcp_rmem[2]`, and
+//! not while memory is short.
 //!
 //! The round trip as the receiver sees it is measured in two ways: by the time in which one window
 //! of data arrives, and by the timestamps that the peer echoes in full segments. Both are too long
-//! for a peer that does not always have data, or whose data waits for us to read and make room, so
+//! for a peer that does not always have data, or whose data waits for our reader to make room. So
 //! the first only ever shortens the estimate. The second may lengthen it, smoothed, but only by
-//! samples that found the queue empty. A round trip that is too long would make a large batch look
-//! like a fast stream. The sender's own measure is taken only as long as there is no other: where
-//! data only arrives it is that of the handshake, and says nothing of a queue that has grown since.
+//! samples that found the queue empty. With a round trip that is too long, a large batch would look
+//! like a fast stream. The sender's own measurement is used only as long as there is no other. For
+//! one-way data it is that of the handshake, and does not include a queue that has grown since.
 //!
-//! Below [`LOW_RTT`] a batch is easily more than a round trip brings. There the extra room for a
-//! growing rate is given in proportion to the round trip.
+//! Below [`LOW_RTT`] a batch easily exceeds the data of a round trip. There the extra room for a
+//! growing rate is proportional to the round trip.
 
 use plimsoll_wire::SeqNum;
 
@@ -51,7 +51,7 @@ pub(crate) struct Autotune {
     rtt_since: Instant,
 }
 
-/// A timestamp of ours that a segment echoes.
+/// Our timestamp that a segment echoes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo {
     value: u32,
@@ -65,7 +65,7 @@ impl Echo {
     }
 }
 
-/// What a reader has done, and what is left.
+/// The reader's progress, and the unread rest.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     now: Instant,
@@ -98,7 +98,7 @@ impl Autotune {
         self.space = self.space.min(INITIAL_SEGMENTS * advmss).max(1);
     }
 
-    /// What the application reads per round trip, in bytes.
+    /// Bytes that the application reads per round trip.
     pub(crate) fn space(&self) -> usize {
         self.space as usize
     }
@@ -120,8 +120,8 @@ impl Autotune {
         self.rtt_seq = adv;
     }
 
-    /// A full segment echoed a timestamp of ours, `sample` after we sent it. `idle` says whether
-    /// the reader has taken everything.
+    /// A full segment echoed our timestamp, `sample` after we sent it. `idle` is whether the reader
+    /// has read everything.
     fn on_echo(&mut self, echoed: u32, sample: Nanos, idle: bool) {
         if core::mem::replace(&mut self.echoed, echoed) == echoed {
             return;
@@ -166,7 +166,7 @@ fn bytes(count: usize) -> i32 {
 
 /// The buffer for a reader that read `copied` bytes in the last round trip, after at most `before`.
 fn wanted(copied: u64, before: u64, rtt: Nanos) -> usize {
-    // What we see is a round trip old.
+    // The measured amount is a round trip old.
     let window = 2 * copied;
     let growth = (2 * window).saturating_mul(copied - before) / before;
     let most = if rtt < LOW_RTT {
@@ -188,13 +188,13 @@ impl RecvSide {
         let (left, behind) = (self.queue.len(), self.reassembly.charge());
         let taken = Taken { now: cx.now, count, left, behind, srtt };
         let Some(want) = self.autotune.on_read(taken) else { return };
-        // What has arrived behind a hole takes room until the hole is filled.
+        // Data that arrived after a hole takes room until the hole is filled.
         let behind = self.reassembly.end().map_or(0, |end| end.since(self.nxt));
         let most = data_share(cx.config.tcp_rmem[2]);
         self.buf_limit = self.buf_limit.max((want + behind as usize).min(most));
     }
 
-    /// `len` bytes of data are about to enter the queue: the timestamp that they echo may tell the
+    /// `len` bytes of data are about to enter the queue: the timestamp that they echo may give the
     /// round trip.
     pub(crate) fn measure_rtt(&mut self, len: usize, echo: Option<Echo>) {
         if let Some(echo) = echo

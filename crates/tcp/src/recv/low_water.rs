@@ -1,15 +1,16 @@
-//! The low-water mark of a reader (SO_RCVLOWAT): how many bytes must be there before it goes on.
+//! The low-water mark of a reader (SO_RCVLOWAT): the number of bytes that must have arrived before
+//! it continues.
 //!
-//! A mark above what the buffer lets arrive would be waited for in vain, so a mark is capped by the
-//! largest buffer there may be, and the buffer grows until the mark fits twice: the peer then still
-//! has room to send full segments when the mark is reached. A buffer that SO_RCVBUF has fixed does
-//! not grow; half of it is what a reader waits for at most.
+//! A mark above the buffer size would never be reached, so a mark is capped by the largest possible
+//! buffer, and the buffer grows until the mark fits twice: the peer then still has room to send
+//! full segments when the mark is reached. A buffer that SO_RCVBUF has fixed does not grow; a
+//! reader waits for at most half of it.
 
 use crate::config::{Config, Options};
 use crate::limits::MAX_BUFFER;
 use crate::recv::{RecvSide, data_share};
 
-/// The mark that is kept of `bytes`: no more than the buffer may become.
+/// The value stored for a mark of `bytes`: no more than the buffer may become.
 fn capped(config: &Config, options: &Options, bytes: u32) -> u32 {
     let most = options.rcvbuf.unwrap_or_else(|| data_share(config.tcp_rmem[2]));
     u32::try_from(most).unwrap_or(u32::MAX).min(bytes)
@@ -35,9 +36,9 @@ impl RecvSide {
         grows
     }
 
-    /// Whether a reader that waits for data may go on: as many bytes as SO_RCVLOWAT asks for can be
-    /// read, or as many as the buffer lets arrive, since waiting for more would last for ever. Any
-    /// will do while memory is short.
+    /// Whether a reader that waits for data may continue: as many bytes as SO_RCVLOWAT can be read,
+    /// or as many as the buffer holds, since waiting for more would last for ever. While memory is
+    /// short, any data suffices.
     pub(crate) fn is_readable(&self, options: &Options) -> bool {
         let low = (options.rcvlowat as usize).min(self.buf_limit / 2).max(1);
         let count = self.readable(options.oobinline);

@@ -1,19 +1,19 @@
-//! What the receiver does when memory is short.
+//! The receiver's response to short memory.
 //!
-//! Under pressure the buffer does not grow, the window that is offered is small (but its right edge
-//! never moves back), and ranges that bind much more memory than they hold are copied together.
-//! Data for which there is no memory finds room in the same order as on Linux: first what is in
-//! order is copied together, then out-of-order data behind it is thrown away, then the data itself
-//! is dropped. The peer sends all of it again.
+//! Under pressure the buffer does not grow, the offered window is small (but its right edge never
+//! moves back), and ranges that use much more memory than their data are copied together. Data for
+//! which there is no memory finds room in the same order as on Linux: first the data in order is
+//! copied together, then out-of-order data after it is dropped, then the data itself. The peer
+//! retransmits all of it.
 //!
-//! When data in order has been dropped, and as long as there is not even memory for a segment, what
-//! was offered is taken back: the window is closed (Linux since 6.6, too). RFC 9293, section 3.8.6,
-//! advises against that, but the peer would otherwise lose each of its retransmissions and end the
-//! connection. A closed window it probes for as long as we answer, whatever the reader does.
+//! When data in order has been dropped, and as long as there is not even memory for a segment, the
+//! window is closed (on Linux since 6.6, too). RFC 9293, section 3.8.6, advises against that, but
+//! the peer would otherwise lose each of its retransmissions and end the connection. The peer
+//! probes a closed window for as long as we answer, whether or not the reader reads.
 //!
-//! A connection whose queues hold less than the first number of `tcp_rmem` takes data in order
-//! whatever there is, so that it goes on. What binds the receiver beyond that was in order, so a
-//! reader finds it, and reading it makes room.
+//! A connection whose queues hold less than the first number of `tcp_rmem` always accepts data in
+//! order, so that it makes progress. Memory that the receiver uses beyond that holds data in order,
+//! so a reader finds it, and reading it makes room.
 
 use plimsoll_buf::Pool;
 
@@ -45,14 +45,14 @@ impl RecvSide {
         }
         let used = self.queue.charge().max(self.queue.len());
         let more = (OFFERED_SEGMENTS * self.rcv_mss).min(memory.bytes) as usize;
-        // What is offered is taken (`room_for_more`).
+        // Data within the offered window is accepted (`room_for_more`).
         let (least, held) = (cx.config.tcp_rmem[0], self.charged());
         let always = if held < least { (least - held).max(self.rcv_mss as usize) } else { 0 };
         self.memory_cap = u32::try_from(used + more.max(always)).unwrap_or(u32::MAX - 1);
     }
 
-    /// Takes back what was offered, if data was dropped for lack of memory and there is still none
-    /// for a segment. What has arrived behind a hole was within the window and stays so.
+    /// Closes the window, if data was dropped for lack of memory and there is still none for a
+    /// segment. Data that arrived after a hole was within the window and stays so.
     #[inline]
     pub(super) fn withdraw_offer(&mut self) {
         if !self.starved {
@@ -64,8 +64,8 @@ impl RecvSide {
         }
     }
 
-    /// Whether a window was closed for lack of memory, so that the peer should hear of it when
-    /// there is some.
+    /// Whether a window was closed for lack of memory, so that the peer must be notified when there
+    /// is some.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved
     }
@@ -105,7 +105,7 @@ impl RecvSide {
             self.collapse(cx, pool);
         }
         if self.room_for_more(cx, before, in_order) < need {
-            // What is next in order goes before everything else.
+            // The next data in order takes precedence over everything else.
             let keep = if in_order { text.seq } else { text.seq + need as u32 };
             let mut pruned = false;
             while self.room_for_more(cx, before, in_order) < need && self.reassembly.drop_last(keep)

@@ -5,8 +5,8 @@ use plimsoll_buf::Slices;
 use crate::recv::RecvSide;
 
 impl RecvSide {
-    /// Copies what is in order to `out` and takes it from the queue. A read stops before the urgent
-    /// byte; out of line, the next one goes on behind it.
+    /// Copies data in order to `out` and removes it from the queue. A read stops before the urgent
+    /// byte; out of line, the next one continues after it.
     pub(crate) fn copy_out(&mut self, out: &mut [u8], oobinline: bool) -> usize {
         let count = self.begin_read(out.len(), oobinline);
         self.queue.read(&mut out[..count])

@@ -1,17 +1,17 @@
-//! Out-of-order bytes, waiting for the hole before them to fill.
+//! Out-of-order bytes, waiting until the hole before them is filled.
 //!
-//! Three ordered maps, so that a peer that chooses where and in which order its segments lie cannot
-//! make any of them expensive. `parts` has the bytes, by where they begin; they never overlap, and
-//! of bytes that arrive twice the first copy stays. `ranges` has the runs of parts without a hole;
-//! runs that touch are one. `recent` has the same ranges by when they last grew, which is the order
-//! of SACK blocks. A segment costs a few searches, and one more for each range that it closes up
-//! with another; taking out costs what is taken.
+//! Three ordered maps, so that a peer that chooses the positions and order of its segments cannot
+//! make any of them expensive. `parts` has the bytes, by their start; they never overlap, and of
+//! duplicate bytes the first copy stays. `ranges` has the runs of parts without a hole; adjacent
+//! runs are merged. `recent` has the same ranges by their last growth, which is the order of SACK
+//! blocks. A segment costs a few searches, and one more for each range that it joins with another;
+//! the cost of removal is proportional to the removed parts.
 //!
-//! The number of ranges is bounded ([`MAX_REASSEMBLY_RANGES`]); the bytes are bounded by the window
-//! that we advertised, and the memory behind them by the receive half, which asks for
-//! [`Reassembly::charge`] and [`Reassembly::held`].
+//! The number of ranges is limited ([`MAX_REASSEMBLY_RANGES`]). The advertised window limits the
+//! bytes. The receive half limits their memory, for which it reads [`Reassembly::charge`] and
+//! [`Reassembly::held`].
 //!
-//! A FIN behind a hole is the last place of the last range. It has no bytes, and taking out stops
+//! A FIN after a hole is the last position of the last range. It has no bytes, and removal stops
 //! before it.
 
 use alloc::boxed::Box;
@@ -37,7 +37,7 @@ struct Range {
     stamp: u64,
 }
 
-/// What became of an inserted segment.
+/// The outcome of inserting a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
     /// All of it was new.
@@ -56,7 +56,7 @@ pub(crate) struct Reassembly {
     held: Option<Box<Held>>,
 }
 
-/// What is held while there is a hole.
+/// The data held while there is a hole.
 #[derive(Debug, Default)]
 struct Held {
     parts: BTreeMap<Position, Slice>,
@@ -124,8 +124,8 @@ impl Reassembly {
         dropped
     }
 
-    /// Takes the bytes of `payload`, which begins at `start`, and the FIN behind them if there is
-    /// one: it counts as a byte. Tells also what of them came first that was there already.
+    /// Inserts the bytes of `payload`, which begins at `start`, and the FIN after them if there is
+    /// one: it counts as a byte. Also returns the first part of it that was a duplicate.
     pub(crate) fn insert(
         &mut self,
         pool: &Pool,
@@ -145,8 +145,8 @@ impl Reassembly {
         (at < end).then(|| (held.origin.seq(at), held.origin.seq(end)))
     }
 
-    /// Takes out the bytes that begin at `nxt` now, handing each slice to `sink`. Bytes before
-    /// `nxt` are dropped. Returns where the stream goes on.
+    /// Removes the bytes that begin at `nxt` now, passing each slice to `sink`. Bytes before `nxt`
+    /// are dropped. Returns the next position of the stream.
     pub(crate) fn take_contiguous(&mut self, nxt: SeqNum, sink: impl FnMut(Slice)) -> SeqNum {
         let Some(held) = &mut self.held else { return nxt };
         let nxt = held.take_contiguous(nxt, sink);
@@ -208,7 +208,7 @@ impl Held {
             return (Inserted::Full, None);
         }
         let begin = next.map_or(from, |(first, _)| first.min(from));
-        // What is new lies between the ranges that `payload` overlaps or touches.
+        // New bytes are between the ranges that `payload` overlaps or touches.
         let (mut at, mut end, mut added) = (from, to, 0);
         let mut twice = None;
         while let Some((range_at, range_end)) = next {
@@ -234,8 +234,8 @@ impl Held {
         (inserted, twice)
     }
 
-    /// The first range that overlaps or touches what lies between `from` and `to`, if that is not
-    /// behind.
+    /// The first range that overlaps or touches the bytes between `from` and `to`, if it does not
+    /// follow them.
     fn first_touching(&self, from: Position, to: Position) -> Option<(Position, Position)> {
         if from > to {
             return None;
@@ -252,8 +252,8 @@ impl Held {
         }
     }
 
-    /// Takes what lies from `at` to `limit` out of `payload`, which begins at `from`; a FIN behind
-    /// it has no bytes. Returns how much that is.
+    /// Takes the bytes from `at` to `limit` out of `payload`, which begins at `from`; a FIN after
+    /// it has no bytes. Returns their number.
     fn fill(
         &mut self,
         pool: &Pool,

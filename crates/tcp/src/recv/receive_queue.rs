@@ -21,7 +21,7 @@ use crate::short_queue::ShortQueue;
 /// An empty queue gives its list back if it is longer than this.
 const KEEP_CAPACITY: usize = 64;
 
-/// What pins more than so many times its bytes is worth copying.
+/// A slice that pins more than this many times its bytes is worth copying.
 const WASTE: usize = 4;
 
 /// See the module.

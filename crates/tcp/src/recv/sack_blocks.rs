@@ -27,7 +27,7 @@ struct Duplicate {
     own_ack: bool,
 }
 
-/// What is reported next to the ranges of reassembly.
+/// The reports in addition to the ranges of reassembly.
 #[derive(Debug)]
 pub(crate) struct SackHistory {
     duplicates: Lease<VecDeque<Duplicate>>,
@@ -57,8 +57,8 @@ impl SackHistory {
         }
     }
 
-    /// The bytes from `left` to `right` were received twice. `ahead` ACKs leave before the next one
-    /// that is called for. What was to be told by the same ACK is forgotten.
+    /// The bytes from `left` to `right` were received twice. `ahead` ACKs leave before the next
+    /// required one. An earlier report for the same ACK is dropped.
     pub(super) fn report_duplicate(&mut self, left: SeqNum, right: SeqNum, ahead: u16) {
         debug_assert!(left < right);
         let full = self.duplicates.len() >= usize::from(MAX_DUP_ACKS);
@@ -79,7 +79,7 @@ impl SackHistory {
         }
     }
 
-    /// The ACKs that waited do not leave one by one: the next one tells what was reported last.
+    /// The waiting ACKs do not leave one by one: the next one carries the latest report.
     pub(super) fn join(&mut self) {
         let Some(duplicates) = self.duplicates.leased() else { return };
         if let Some(last) = duplicates.pop_back() {

@@ -1,19 +1,18 @@
-//! How received bytes are kept: by reference to the chunk that they arrived in, or, if a small
+//! Storage of received bytes: by reference to the chunk in which they arrived, or, if a small
 //! segment would keep a large chunk alive, copied together with others into a compact chunk
 //! (copy-break).
 //!
-//! Two sums are kept of what a list of slices costs. The *charge* is what counts against the
-//! window: the bytes of each slice, but no less than a sixteenth of its chunk. What is *pinned*
-//! is the memory itself: the chunks that the slices keep alive, each counted once for neighbours
-//! that share it. A chunk that lists of several connections share is counted for each of them,
-//! since each may be the last reference.
+//! Two sums are kept of the cost of a list of slices. The *charge* counts against the window: the
+//! bytes of each slice, but no less than a sixteenth of its chunk. *Pinned* is the memory itself:
+//! the chunks that the slices keep alive, each counted once for neighbours that share it. A chunk
+//! that lists of several connections share is counted for each of them, since each may be the last
+//! reference.
 
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, Pool, Slice};
 
 use crate::limits::{COPY_BREAK, COPY_SHARE};
 
-/// What a slice is charged with: its bytes, but no less than a sixteenth of the chunk that it keeps
-/// alive.
+/// The charge of a slice: its bytes, but no less than a sixteenth of the chunk that it keeps alive.
 fn charge_of(slice: &Slice) -> usize {
     slice.len().max(slice.chunk_size() / 16)
 }
@@ -24,7 +23,7 @@ pub(super) fn is_copied(slice: &Slice) -> bool {
     (len < COPY_BREAK && len * 4 < chunk) || len * COPY_SHARE < chunk
 }
 
-/// What `slice` keeps alive that `before`, the slice before it, does not.
+/// The memory that `slice` keeps alive in addition to `before`, the slice before it.
 fn pins(slice: &Slice, before: Option<&Slice>) -> usize {
     if before.is_some_and(|before| before.shares_chunk(slice)) { 0 } else { slice.chunk_size() }
 }
@@ -43,7 +42,7 @@ impl Store {
         Store { charge: 0, pinned: 0, compact: None }
     }
 
-    /// What counts against the window, in bytes.
+    /// The charge against the window, in bytes.
     pub(super) fn charge(&self) -> usize {
         self.charge
     }

@@ -1,8 +1,8 @@
-//! The data of a segment, and its FIN, as far as they concern the receive half (RFC 9293, section
-//! 3.10.7.4, seventh and eighth).
+//! The data of a segment, and its FIN, in the receive half (RFC 9293, section 3.10.7.4, seventh and
+//! eighth).
 //!
-//! What arrives is a [`Text`], what the rest of the connection knows about it a [`TextView`], and
-//! what follows for it are [`TextEffects`]: the connection changes its state and tells its reader.
+//! An arrived segment is a [`Text`], the connection's input for it a [`TextView`], and its
+//! consequences are [`TextEffects`]: the connection changes its state and notifies its reader.
 
 use plimsoll_buf::{MAX_CHUNK, Pool, Slices};
 use plimsoll_wire::SeqNum;
@@ -52,14 +52,14 @@ impl Text<'_> {
     }
 }
 
-/// What the receive half cannot know by itself about the text of a segment.
+/// The connection's state that the receive half needs to process the text of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextView<'a> {
     /// The socket's options.
     pub(crate) options: &'a Options,
     /// Where buffers come from.
     pub(crate) pool: &'a Pool,
-    /// The timestamp of ours that the segment echoes.
+    /// Our timestamp that the segment echoes.
     pub(crate) echo: Option<Echo>,
     /// The round trip as the sender measures it; zero if unknown.
     pub(crate) srtt: Nanos,
@@ -72,7 +72,7 @@ pub(crate) struct TextView<'a> {
     pub(crate) fin_may_wait: bool,
 }
 
-/// What follows from text for the rest of the connection.
+/// The consequences of text for the rest of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextEffects {
     /// Data was taken, in order or not.
@@ -83,7 +83,7 @@ pub(crate) struct TextEffects {
     pub(crate) fin: bool,
 }
 
-/// What data in order was.
+/// The kind of data in order.
 #[derive(Clone, Copy)]
 struct InOrder {
     /// Whether it filled a hole, wholly or in part.
@@ -155,9 +155,9 @@ impl RecvSide {
         }
     }
 
-    /// Cuts off what was received before and what lies behind the window. A segment that begins
-    /// inside the window is left whole if nothing waits to be read, as on Linux: it is what one
-    /// packet brought, 64 KiB at most, and the peer need not send its end again. Returns whether
+    /// Removes bytes that were received before and bytes after the window. A segment that begins
+    /// inside the window is left whole if no data waits to be read, as on Linux: it is the contents
+    /// of one packet, 64 KiB at most, and the peer need not retransmit its end. Returns whether
     /// anything is left.
     fn trim(&mut self, cx: &Context, text: &mut Text) -> bool {
         let had_text = !text.payload.is_empty() || text.fin;
@@ -256,7 +256,7 @@ impl RecvSide {
         self.advance(self.nxt + len as u32);
     }
 
-    /// Moves RCV.NXT to `nxt`. What was taken beyond the window counts as promised.
+    /// Moves RCV.NXT to `nxt`. Data accepted beyond the window counts as promised.
     fn advance(&mut self, nxt: SeqNum) {
         self.nxt = nxt;
         self.adv = self.adv.max(nxt);
@@ -341,9 +341,9 @@ impl RecvSide {
         TextEffects { taken, ..TextEffects::default() }
     }
 
-    /// Takes the data of a segment that is not next in order. What would bind much more memory than
-    /// the buffer is dropped (as on Linux); the segment that fills the hole is in
-    /// order and always gets through.
+    /// Inserts the data of a segment that is not next in order. Data that would use much more
+    /// memory than the buffer is dropped (as on Linux); the segment that fills the hole is in order
+    /// and always accepted.
     fn insert_out_of_order(
         &mut self,
         pool: &Pool,
@@ -386,8 +386,7 @@ impl RecvSide {
         }
     }
 
-    /// Whether the peer's stream may end at `seq`. The first word counts, unless data lies behind
-    /// it.
+    /// Whether the peer's stream may end at `seq`. The first FIN counts, unless data follows it.
     fn may_end_at(&self, seq: SeqNum) -> bool {
         match self.fin {
             Some(fin) => fin == seq,

@@ -1,8 +1,8 @@
 //! Urgent data (RFC 9293, section 3.8.5; RFC 6093).
 //!
-//! The urgent pointer names the byte behind the urgent one, which is what every system does and
-//! what RFC 6093 made the rule. Without SO_OOBINLINE that one byte is taken out of the stream and
-//! kept for `read_urgent`; a read stops at the mark once, as on Linux.
+//! The urgent pointer names the byte after the urgent one, which is what every system does and what
+//! RFC 6093 made the rule. Without SO_OOBINLINE that one byte is removed from the stream and kept
+//! for `read_urgent`; a read stops at the mark once, as on Linux.
 
 use plimsoll_wire::SeqNum;
 
@@ -25,7 +25,7 @@ impl Urgent {
         self.mark == Some(seq)
     }
 
-    /// Whether the urgent byte lies in `start..end`.
+    /// Whether the urgent byte is in `start..end`.
     pub(super) fn is_between(&self, start: SeqNum, end: SeqNum) -> bool {
         self.mark.is_some_and(|mark| mark.is_within(start, end))
     }
@@ -61,8 +61,8 @@ impl Urgent {
 }
 
 impl RecvSide {
-    /// The peer announces that the byte at `mark` is urgent. Returns whether that is news: nothing
-    /// that was read already, and no step back.
+    /// The peer announces that the byte at `mark` is urgent. Returns whether that is new: the byte
+    /// is unread, and after the previous mark.
     pub(crate) fn announce_urgent(&mut self, mark: SeqNum) -> bool {
         if mark < self.queue.start() || self.urgent.mark.is_some_and(|old| mark <= old) {
             return false;

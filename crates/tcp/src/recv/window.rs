@@ -1,17 +1,17 @@
 //! The window that we advertise.
 //!
-//! Of the buffer a whole number of segments is offered, each as long as the MSS that we announced,
+//! A whole number of segments of the buffer is offered, each as long as the MSS that we announced,
 //! so that the last one that fits is not a fraction ([`whole_segments`]).
 //!
 //! The right edge never moves left, unless data had to be dropped (`memory.rs`), or the settings
-//! let it (`tcp_shrink_window`) and windows are scaled. Then the peer may have sent up to the edge
-//! that it was shown before. Segments from there are acceptable, so that their ACKs count (RFC
-//! 7323, section 2.4); data that begins behind the new edge is dropped. The edge moves right only
-//! by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293, section
-//! 3.8.6.2.2). What a SYN offers is chosen when it first leaves and is the same however often it is
-//! retransmitted, whatever becomes of the buffer: the peer may have seen any of the copies. A
-//! SYN-ACK with a cookie is the exception, as on Linux: nothing is kept of it, so that each copy
-//! offers what a buffer begins with at that time, and so does the connection.
+//! allow it (`tcp_shrink_window`) and windows are scaled. Then the peer may have sent up to the
+//! edge that was advertised before. Segments from there are acceptable, so that their ACKs count
+//! (RFC 7323, section 2.4); data that begins after the new edge is dropped. The edge moves right
+//! only by at least a segment or half the buffer (receiver silly-window avoidance, RFC 9293,
+//! section 3.8.6.2.2). A SYN's window is chosen when it first leaves and is the same in all
+//! retransmissions, whatever the buffer is then: the peer may have seen any of the copies. A
+//! SYN-ACK with a cookie is the exception, as on Linux: it is not stored, so each copy offers the
+//! initial buffer of that time, and so does the connection.
 
 use plimsoll_wire::SeqNum;
 
@@ -22,7 +22,7 @@ use crate::limits::{MAX_BUFFER, MAX_WINDOW_SHIFT, MIN_WINDOW_CLAMP};
 use crate::mtu::TIMESTAMP_OPTION_LEN;
 use crate::recv::{AckReason, RecvSide, data_share, low_water};
 
-/// The buffer that a connection begins with: room for the low-water mark of its reader at least.
+/// The initial buffer of a connection: room for the low-water mark of its reader at least.
 pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
     default_buffer(config, options).max(low_water::least_buffer(config, options))
 }
@@ -34,24 +34,24 @@ pub(crate) fn default_buffer(config: &Config, options: &Options) -> usize {
     options.rcvbuf.unwrap_or(default.max(least)).clamp(256, MAX_BUFFER)
 }
 
-/// What the socket (TCP_WINDOW_CLAMP) allows to be offered, in bytes.
+/// The window limit of the socket (TCP_WINDOW_CLAMP), in bytes.
 pub(crate) fn most_offered(options: &Options) -> u32 {
     options.window_clamp.map_or(u32::MAX, |bytes| bytes.max(MIN_WINDOW_CLAMP))
 }
 
-/// What the route (`initrwnd`) allows to be offered before data arrives, in bytes: so many segments
-/// of `mss` bytes.
+/// The window limit of the route (`initrwnd`) before data arrives, in bytes: so many segments of
+/// `mss` bytes.
 pub(crate) fn initial_cap(options: &Options, mss: u16) -> u32 {
     options.route.initrwnd.map_or(u32::MAX, |count| count.saturating_mul(u32::from(mss)))
 }
 
-/// What a SYN offers at most: as [`most_offered`] and [`initial_cap`].
+/// The window limit of a SYN: as [`most_offered`] and [`initial_cap`].
 pub(crate) fn first_cap(options: &Options, mss: u16) -> u32 {
     most_offered(options).min(initial_cap(options, mss))
 }
 
-/// What of a buffer of `bytes` is offered: as many segments of `mss` bytes as it holds, or all of
-/// it if it holds none (as on Linux).
+/// The part of a buffer of `bytes` that is offered: as many segments of `mss` bytes as it holds, or
+/// all of it if it holds none (as on Linux).
 pub(crate) fn whole_segments(bytes: usize, mss: u16) -> usize {
     let mss = usize::from(mss.max(1));
     if bytes < mss { bytes } else { bytes - bytes % mss }
@@ -80,7 +80,7 @@ pub(crate) fn choose_shift(config: &Config, options: &Options) -> u8 {
     (bits.saturating_sub(15) as u8).min(MAX_WINDOW_SHIFT)
 }
 
-/// What a segment says of the window.
+/// The window of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowOffer {
     /// The window field.
@@ -108,7 +108,7 @@ impl RecvSide {
         }
     }
 
-    /// Whether less than a segment may still arrive, as the peer knows it and by the buffer.
+    /// Whether less than a segment may still arrive, by the advertised window and by the buffer.
     pub(crate) fn is_full(&self) -> bool {
         self.wnd() < self.rcv_mss && self.free_space() < self.rcv_mss
     }
@@ -155,11 +155,11 @@ impl RecvSide {
         (self.adv.since(ack) >> self.wscale).min(65_535) as u16
     }
 
-    /// What the next segment offers. That of a SYN is not scaled, see
+    /// The window of the next segment. That of a SYN is not scaled, see
     /// [`first_window`](RecvSide::first_window). Nothing is promised before it has left.
     pub(crate) fn next_window(&mut self, cx: &Context) -> WindowOffer {
-        // Without SACK the peer counts ACKs that repeat the one before, the window included
-        // (RFC 5681, section 2): what has opened meanwhile is told by the next ACK.
+        // Without SACK the peer counts ACKs that repeat the previous one, including the window (RFC
+        // 5681, section 2): the next ACK advertises a window that has opened meanwhile.
         let repeats = !self.sack_ok && self.dup_ack_due() && self.wnd() > 0;
         if repeats && !self.starved && self.nxt == self.ack_sent {
             // A field that was rounded down to zero before may be rounded up now.
@@ -173,10 +173,10 @@ impl RecvSide {
         self.offer_up_to(edge)
     }
 
-    /// The right edge where the window follows the free buffer (`tcp_shrink_window`), to the right
-    /// without steps, and also to the left of what was promised. What has arrived behind a hole was
-    /// within the window and stays so. Of a buffer that is used for more than half, less than a
-    /// segment is not offered (as on Linux).
+    /// The right edge if the window follows the free buffer (`tcp_shrink_window`): to the right
+    /// without steps, and also to the left of the promised edge. Data that arrived after a hole was
+    /// within the window and stays so. If more than half of the buffer is used, less than a segment
+    /// is not offered (as on Linux).
     fn edge_of_buffer(&mut self) -> SeqNum {
         let scarce = self.free_space() < self.most_window() / 2;
         let offer = self.offer();
@@ -189,8 +189,8 @@ impl RecvSide {
         edge
     }
 
-    /// TCP_WINDOW_CLAMP, now in `options`, bounds what is offered from now on. What was offered
-    /// before stays, and so does what the route says of the first windows.
+    /// TCP_WINDOW_CLAMP, now in `options`, limits later offers. Earlier offers stay, and so does
+    /// the route's limit of the first windows.
     pub(crate) fn set_window_clamp(&mut self, options: &Options) {
         self.window_clamp = most_offered(options);
     }
@@ -215,9 +215,9 @@ impl RecvSide {
     fn offer_up_to(&self, edge: SeqNum) -> WindowOffer {
         let window = edge.since(self.nxt);
         let unit = 1_u32 << self.wscale;
-        // An edge that the field cannot say is rounded up, since it must not shrink. A peer that
-        // sends small segments to a reader that stands still could draw that out for ever, so that
-        // beyond some slack it is rounded down (RFC 7323, section 2.4, lets it); `adv` stays.
+        // An edge that the field cannot express is rounded up, since it must not shrink. A peer
+        // that sends small segments to a reader that does not read could extend that for ever, so
+        // beyond some slack it is rounded down (RFC 7323, section 2.4, allows it); `adv` stays.
         let slack = self.buf_limit / 8 + unit as usize;
         let rounded = window.div_ceil(unit);
         let fits = self.queue.len() + ((rounded as usize) << self.wscale) <= self.buf_limit + slack;
@@ -244,8 +244,8 @@ impl RecvSide {
         }
     }
 
-    /// Whether reading has opened the window enough to tell the peer unasked: from zero, or to
-    /// twice of what it knows.
+    /// Whether reading has opened the window enough for an unsolicited update: from zero, or to
+    /// twice the advertised window.
     #[inline]
     pub(crate) fn wants_update(&self) -> bool {
         let now = self.wnd();

@@ -1,11 +1,11 @@
-//! What the send half is shown of its connection.
+//! The parts of the connection that the send half may read.
 
 use super::recovery::PeerView;
 use crate::handshake::TimestampState;
 use crate::mtu::search::MtuProbe;
 use crate::state::State;
 
-/// What loss recovery looks at of the connection next to its send half.
+/// The parts of the connection outside its send half that loss recovery reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnParts {
     /// The state of RFC 9293.
@@ -20,6 +20,6 @@ pub(crate) struct ConnParts {
     pub(crate) ts: TimestampState,
     /// The probe of the path MTU that is outstanding.
     pub(crate) mtu_probe: Option<MtuProbe>,
-    /// What decides how long a silent peer is waited for.
+    /// The values that decide how long to wait for a silent peer.
     pub(crate) peer: PeerView,
 }

@@ -1,6 +1,6 @@
-//! What happens to what was sent: acknowledgements, the retransmission timer, departures, a new
-//! MSS, the handshake. Loss recovery decides ([`recovery`](super::recovery)); here it is lent the
-//! scoreboard and the controller, and the queues and sequence numbers follow.
+//! The events of sent data: acknowledgements, the retransmission timer, departures, a new MSS, the
+//! handshake. Loss recovery decides ([`recovery`](super::recovery)); here it borrows the scoreboard
+//! and the controller, and the queues and sequence numbers follow.
 
 use plimsoll_wire::SeqNum;
 
@@ -19,7 +19,7 @@ use crate::segment::SendKind;
 use crate::serial::Serial;
 use crate::time::{Instant, Nanos};
 
-/// Nobody learns of what arrives: the data of a SYN says nothing about the path.
+/// Ignores arrivals: the data of a SYN reveals nothing about the path.
 struct Unheard;
 
 impl Arrivals for Unheard {
@@ -129,7 +129,8 @@ impl SendSide {
         self.cc.set_cwnd(self.cc.cwnd().saturating_sub(1).max(1));
     }
 
-    /// To be asked before new data is planned: slow start after idle time (RFC 5681, section 4.1).
+    /// Must be called before new data is planned: slow start after idle time (RFC 5681, section
+    /// 4.1).
     pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
         self.recovery.restart_after_idle(cx, flight);
@@ -140,7 +141,7 @@ impl SendSide {
         self.recovery.may_send_again(&self.scoreboard)
     }
 
-    /// What is to be retransmitted next, in packets of at most `largest` bytes.
+    /// The next data to retransmit, in packets of at most `largest` bytes.
     pub(crate) fn next_retransmission(
         &mut self,
         cx: &Context,
@@ -195,7 +196,7 @@ impl SendSide {
         self.recovery.on_refused(cx, &view, flight, kind)
     }
 
-    /// No more new data leaves in this call. Returns whether what is lost leaves in its place.
+    /// No more new data leaves in this call. Returns whether lost data leaves in its place.
     pub(crate) fn end_new_first(&mut self, cx: &Context, parts: &ConnParts) -> bool {
         let view = self.view(cx, parts);
         self.recovery.end_new_first(&view)
@@ -277,7 +278,7 @@ impl SendSide {
         self.recovery.on_early_handshake_done(cx, &view, flight);
     }
 
-    /// What is in flight after it: the timeout starts from now, with the round trip that is known.
+    /// For data in flight after it: the timeout starts from now, with the known round trip.
     pub(crate) fn restart_timeout(&mut self, cx: &Context, parts: &ConnParts) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
@@ -297,15 +298,15 @@ impl SendSide {
         }
     }
 
-    /// Tells the controller which ranges were marked lost, if it asks.
+    /// Reports the ranges that were marked lost to the controller, if it requires them.
     pub(crate) fn tell_losses(&mut self, cx: &Context) {
         let delivered = self.recovery.delivered();
         Flight { board: &mut self.scoreboard, cc: &mut self.cc }.tell_losses(cx.now, delivered);
     }
 
-    /// Notes whether the application limits what is in flight (draft-ietf-ccwg-bbr, section
-    /// 4.1.2.4). Asked before a write, an ACK or a timer changes anything: less than a segment
-    /// waits, nothing is on its way through this machine, and cwnd would let more leave.
+    /// Records whether the application limits the data in flight (draft-ietf-ccwg-bbr, section
+    /// 4.1.2.4). Checked before a write, an ACK or a timer changes anything: less than a segment
+    /// waits, nothing is on its way through this machine, and cwnd would allow more.
     pub(crate) fn note_app_limited(&mut self, cx: &Context) {
         let short = self.queue.len() < usize::from(self.mss);
         if short && cx.below.bytes == 0 && self.pipe() < self.cc.cwnd() {
@@ -318,7 +319,7 @@ impl SendSide {
         self.scoreboard.pipe()
     }
 
-    /// Bytes that cwnd lets go now: whole segments.
+    /// Bytes that cwnd allows now: whole segments.
     pub(super) fn cwnd_quota(&self) -> u32 {
         let segs = self.recovery.new_data_quota(&self.scoreboard, &self.cc);
         segs.saturating_mul(self.effective_mss())

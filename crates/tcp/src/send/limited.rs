@@ -31,7 +31,7 @@ pub(crate) struct Limited {
     limit: Limit,
 }
 
-/// What the stopwatch shows.
+/// The times of the stopwatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LimitedTimes {
     pub(crate) busy: Nanos,

@@ -10,14 +10,14 @@
 
 use crate::limits::MAX_BUFFER;
 
-/// What every packet has room for in addition to its payload: 256 bytes for headers and 320 for the
+/// The room that every packet has in addition to its payload: 256 bytes for headers and 320 for the
 /// page list. Kernels that are built for wireless networks have 320 for headers.
 const HEADER_ROOM: usize = 576;
 
 /// The record of a packet.
 const RECORD: usize = 256;
 
-/// What one unit costs in addition to its bytes. Linux before 6.3 took a whole kilobyte for the
+/// The cost of one unit in addition to its bytes. Linux before 6.3 took a whole kilobyte for the
 /// headers.
 pub(crate) const UNIT_OVERHEAD: usize = HEADER_ROOM + RECORD;
 
@@ -27,12 +27,12 @@ pub(crate) const LEAST_SNDBUF: usize = 2 * LEAST_RCVBUF;
 /// The least that SO_RCVBUF can be.
 pub(crate) const LEAST_RCVBUF: usize = 2048 + RECORD;
 
-/// What setsockopt(SO_SNDBUF) with `asked` makes of the buffer: twice as much.
+/// The buffer that setsockopt(SO_SNDBUF) with `asked` sets: twice as much.
 pub(crate) fn sndbuf(asked: usize) -> usize {
     asked.saturating_mul(2).clamp(LEAST_SNDBUF, MAX_BUFFER)
 }
 
-/// What `asked` makes of a buffer that counts data only (`tcp_sndbuf_raw`): as much.
+/// The buffer that `asked` sets if only data is counted (`tcp_sndbuf_raw`): as much.
 pub(crate) fn raw_sndbuf(asked: usize) -> usize {
     asked.clamp(1, MAX_BUFFER)
 }
@@ -44,13 +44,13 @@ pub(crate) fn raw_room(bytes: usize, sndbuf: usize, lowat: usize, left: usize) -
     if free < lowat.min(left) { 0 } else { free }
 }
 
-/// What setsockopt(SO_RCVBUF) with `asked` makes of the buffer: twice as much, of which half is
-/// for data.
+/// The buffer that setsockopt(SO_RCVBUF) with `asked` sets: twice as much, of which half is for
+/// data.
 pub(crate) fn rcvbuf(asked: usize) -> usize {
     asked.saturating_mul(2).clamp(LEAST_RCVBUF, 2 * MAX_BUFFER)
 }
 
-/// What `bytes` in `units` count.
+/// The cost of `bytes` in `units`.
 pub(crate) fn queued(bytes: usize, units: usize) -> usize {
     bytes + units * UNIT_OVERHEAD
 }

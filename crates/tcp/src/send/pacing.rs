@@ -2,19 +2,19 @@
 //!
 //! # Theory of operation
 //!
-//! The rate is that of the congestion controller, if it has one (BBR). Otherwise it is one window
-//! per round trip and a little more, so that pacing does not itself keep the window from being
-//! used. SO_MAX_PACING_RATE bounds both. A packet takes as long as its bytes take at that rate;
-//! when that is over the next one may leave. Where the queueing discipline keeps departure times,
-//! every packet goes down at once with its own. Where it does not, a connection is paced only if
-//! SO_MAX_PACING_RATE or the controller asks for it: the gate holds it, and the Pacing timer ends
-//! that. BBR always asks, the others while their window is not validated (RFC 7661).
+//! The rate is the congestion controller's, if it has one (BBR). Otherwise it is one window per
+//! round trip and a little more, so that pacing itself does not keep the window from being used.
+//! SO_MAX_PACING_RATE limits both. A packet takes as long as its bytes take at that rate; then the
+//! next one may leave. If the queueing discipline keeps departure times, every packet is passed
+//! down at once with its own. If it does not, a connection is paced only if SO_MAX_PACING_RATE or
+//! the controller requires it: the gate holds it, and the Pacing timer ends the hold. BBR always
+//! requires pacing, the others while their window is not validated (RFC 7661).
 //!
-//! A packet that leaves late has credit: what follows it comes earlier by that time, but by half of
+//! A packet that leaves late has credit: the next one leaves earlier by that time, but by half of
 //! its own time at most, so that a late timer does not lower the rate. The first segments of a
-//! connection are not paced, unless the controller asks for it.
+//! connection are not paced, unless the controller requires it.
 //!
-//! Acknowledgements take no time, and the departure time of what follows stays as it is. Under a
+//! Acknowledgements take no time, and do not change the departure time of later data. Under a
 //! queueing discipline that keeps departure times they leave no earlier than the data before them,
 //! since timestamps must not run backwards.
 
@@ -31,7 +31,7 @@ const UNPACED_SEGS: u64 = 10;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What the rate follows from. Windows are bytes.
+/// The inputs of the rate. Windows are bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) cwnd: u32,

@@ -1,8 +1,8 @@
-//! From the state of the send half to a plan, and from a plan that was carried out back to it.
+//! From the state of the send half to a plan, and from an executed plan back to the state.
 //!
-//! [`SendSide::plan`] gathers the [`PlanView`]; the rules in `output/` make the plan. What is built
-//! of it does not move anything: [`SendSide::commit`] does, once what lies below has taken the
-//! packet.
+//! [`SendSide::plan`] gathers the [`PlanView`]; the rules in `output/` make the plan. Building a
+//! packet from it does not change the state: [`SendSide::commit`] does, once the layer below has
+//! taken the packet.
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
@@ -23,8 +23,8 @@ use crate::output::view::{Deferral, MtuProbeView, PlanView};
 use crate::time::Instant;
 use crate::timer::Timer;
 
-/// The least window in segments with which the path MTU is probed, as on Linux: the loss of a probe
-/// must leave enough behind it to be told from a timeout.
+/// The least window in segments with which the path MTU is probed, as on Linux: after the loss of a
+/// probe, enough data must follow to distinguish the loss from a timeout.
 const LEAST_CWND_OF_PROBES: u32 = 11;
 
 /// A packet of sent data that leaves again. Nothing moves until it is committed.
@@ -59,9 +59,9 @@ impl SendSide {
         }
     }
 
-    /// What becomes of what was never sent; `fin` if our FIN may follow it. The window restarts
-    /// after idle time, and the first unit is filled from those behind it, whatever the plan says.
-    /// `probe` is how many bytes of payload a probe of the path MTU would have.
+    /// The plan for data that was never sent; `fin` if our FIN may follow it. In any case the
+    /// window restarts after idle time, and the first unit is filled from those after it. `probe`
+    /// is the number of payload bytes that a probe of the path MTU would have.
     pub(crate) fn plan(
         &mut self,
         cx: &Context,
@@ -147,7 +147,7 @@ impl SendSide {
         unsent >= probe.len && self.queue.contiguous(probe.len as usize) >= probe.len as usize
     }
 
-    /// What only deferring asks about.
+    /// The inputs of deferring only.
     fn deferral(&self, cx: &Context, last_departure: Instant) -> Deferral {
         let unit = self.units.front();
         let state = self.recovery.state();
@@ -168,7 +168,7 @@ impl SendSide {
         }
     }
 
-    /// What lies below, and how much may.
+    /// The packets below, and their limit.
     fn host_queue(&self, cx: &Context, options: &Options, rate: u64) -> HostQueue {
         let below = &cx.below;
         HostQueue {
@@ -195,7 +195,7 @@ impl SendSide {
     /// The plan says that new data waits.
     pub(crate) fn on_wait(&mut self, wait: &Wait) {
         if self.last_input != LastInput::Event {
-            // What counts against the buffer by its bytes alone is looked at write by write.
+            // If the buffer counts only bytes, each write is checked by itself.
             let corked = wait.hold == Hold::Autocork && !self.raw;
             self.last_input = match corked {
                 true => LastInput::Corked { room: wait.room as usize },
@@ -209,9 +209,9 @@ impl SendSide {
         self.queue.peek(cut.len as usize)
     }
 
-    /// Whether the packet carries PSH: a write ended in it, or it asks for an answer. A
-    /// super-segment always does, so that a receiver does not wait to coalesce more; a part of it
-    /// that leaves again does not.
+    /// Whether the packet carries PSH: a write ended in it, or it requires an answer. A
+    /// super-segment always does, so that a receiver does not wait to coalesce more; a
+    /// retransmitted part of it does not.
     pub(crate) fn pushes(&self, cut: &Cut) -> bool {
         let ends = self.units.front().filter(|unit| unit.end == self.nxt + cut.len);
         ends.is_some_and(|unit| unit.push) || cut.force
@@ -234,7 +234,8 @@ impl SendSide {
         let (rtx, mut at) = (&mut self.rtx, start);
         self.queue.take(cut.len as usize, |slice| at = rtx.push(at, slice));
         self.nxt = end;
-        // One push asks once; a write that fills several packets, only about the last of them.
+        // One push is checked once; for a write that fills several packets, only at the last of
+        // them.
         if !cut.behind {
             self.end_autocork();
         }
@@ -244,7 +245,7 @@ impl SendSide {
         Committed { start, end, fin: cut.fin, mss, push, record }
     }
 
-    /// Marks the range that has just been entered into the scoreboard.
+    /// Flags the range that has just been entered into the scoreboard.
     pub(super) fn mark_committed(&mut self, cx: &Context, committed: &Committed) {
         if committed.push {
             self.scoreboard.mark_pushed();
@@ -283,7 +284,7 @@ impl SendSide {
         Again { start, end, payload, fin, push, mss }
     }
 
-    /// What holds a packet of `len` bytes that is retransmitted.
+    /// The hold on a retransmitted packet of `len` bytes.
     pub(crate) fn again_waits(&self, cx: &Context, options: &Options, len: u32) -> Option<Wait> {
         let (hold, restart) = if let Some(at) = self.waits_to_depart(cx, options) {
             (Hold::Pacing, Restart::Timer(Timer::Pacing, at))

@@ -1,5 +1,5 @@
-//! What the rest of the connection asks of the send half, and how the numbers move: the handshake,
-//! acknowledgements, options, the end.
+//! The queries of the rest of the connection to the send half, and the progress of its numbers: the
+//! handshake, acknowledgements, options, the end.
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
@@ -55,7 +55,7 @@ impl SendSide {
         }
     }
 
-    /// What held the last attempt to send, if anything did.
+    /// The hold on the last attempt to send, if there was one.
     pub(crate) fn hold(&self) -> Option<Hold> {
         self.hold
     }
@@ -102,7 +102,7 @@ impl SendSide {
         self.limited.times(now)
     }
 
-    /// The number of the next packet that is charged to what lies below.
+    /// The number of the next packet that is charged as below.
     pub(crate) fn next_serial(&self) -> Serial {
         self.next_serial
     }
@@ -114,7 +114,7 @@ impl SendSide {
         serial
     }
 
-    /// Something has happened that ends automatic corking: it is asked on a write only.
+    /// An event has ended automatic corking: it is checked only for a write.
     pub(crate) fn end_autocork(&mut self) {
         self.last_input = LastInput::Event;
     }
@@ -131,7 +131,7 @@ impl SendSide {
         self.more = false;
     }
 
-    /// What waits leaves, whatever Nagle's rule or a cork says.
+    /// The waiting data leaves in spite of Nagle's algorithm or a cork.
     pub(crate) fn push_tail(&mut self) {
         self.more = false;
         self.push_now = !self.queue.is_empty();
@@ -185,7 +185,7 @@ impl SendSide {
         self.limited.stop(Limit::Busy, self.is_drained(), now);
     }
 
-    /// What has become of what was sent.
+    /// The state of all sent data.
     pub(crate) fn scoreboard(&self) -> &Scoreboard {
         &self.scoreboard
     }
@@ -206,7 +206,7 @@ impl SendSide {
         self.scoreboard.note_losses(self.cc.wants_losses());
     }
 
-    /// Whether the congestion controller has gone to another state that nobody was told of.
+    /// Whether the congestion controller has a change of state that is not reported yet.
     pub(crate) fn has_model_changed(&self) -> bool {
         self.cc.has_changed()
     }
@@ -216,7 +216,7 @@ impl SendSide {
         self.cc.take_changes()
     }
 
-    /// What has left in the life of the connection, and what is acknowledged of it.
+    /// Totals of sent and acknowledged data in the life of the connection.
     pub(crate) fn stats(&self) -> &SendStats {
         &self.stats
     }
@@ -240,7 +240,7 @@ use crate::send::ConnParts;
 #[cfg(test)]
 use alloc::vec::Vec;
 
-/// What tests set that has no other way in.
+/// State that only tests set directly.
 #[cfg(test)]
 impl SendSide {
     pub(crate) fn set_max_wnd(&mut self, bytes: u32) {
@@ -252,18 +252,18 @@ impl SendSide {
         self.departure = at;
     }
 
-    /// The controller writes down what it is told.
+    /// Makes the controller record its inputs.
     pub(crate) fn record_congestion(&mut self) {
         self.cc.record();
         self.scoreboard.note_losses(true);
     }
 
-    /// What it has written down since the last call.
+    /// The inputs recorded since the last call.
     pub(crate) fn recorded_congestion(&mut self) -> Vec<Input> {
         self.cc.recorded()
     }
 
-    /// What was marked lost and nobody was told.
+    /// The ranges that were marked lost and not reported.
     pub(crate) fn take_recorded_losses(&mut self) -> Vec<LostRange> {
         self.scoreboard.take_losses()
     }
@@ -272,7 +272,7 @@ impl SendSide {
         self.stats.bytes_acked = bytes;
     }
 
-    /// As if the packet `serial` with `data` had left, whatever output would have sent.
+    /// Acts as if the packet `serial` with `data` had left, without output.
     pub(crate) fn put_in_flight(
         &mut self,
         cx: &Context,

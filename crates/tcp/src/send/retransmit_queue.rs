@@ -1,8 +1,8 @@
 //! The retransmit queue: the bytes that were sent and are not yet acknowledged.
 //!
-//! They lie in order as shared slices, from SND.UNA to SND.MAX; slices that follow one another in
-//! memory are one. What is known of each range is in [`scoreboard`](super::scoreboard), and no
-//! byte stands for a FIN. An empty queue keeps capacity for [`KEPT`] slices.
+//! They are stored in order as shared slices, from SND.UNA to SND.MAX; slices that are adjacent in
+//! memory are merged. The state of each range is in [`scoreboard`](super::scoreboard), and a FIN
+//! has no byte. An empty queue keeps capacity for [`KEPT`] slices.
 
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;
@@ -115,8 +115,8 @@ impl RetransmitQueue {
         }
     }
 
-    /// The bytes from `start` to `end`, shared. Shorter than asked for if they lie in more slices
-    /// than a payload holds, or if the last number is a FIN.
+    /// The bytes from `start` to `end`, shared. Fewer if they are in more slices than a payload
+    /// holds, or if the last number is a FIN.
     pub(crate) fn payload(&self, start: SeqNum, end: SeqNum) -> Slices {
         let mut payload = Slices::new();
         let first = self.pieces.partition_point(|piece| piece.end() <= start);

@@ -1,8 +1,8 @@
-//! What the two windows let into packets: the figures by which everything is cut.
+//! The room of the two windows: the values by which all packets are cut.
 //!
-//! They are those of now, not those of when the application wrote. The plan of a packet
-//! ([`crate::output`]) and the units of a write are cut by the same ones, so that a write is parted
-//! into the packets that leave.
+//! They are the present values, not those when the application wrote. The plan of a packet
+//! ([`crate::output`]) and the units of a write are cut by the same ones, so that a write is
+//! divided into the packets that leave.
 
 use super::SendSide;
 
@@ -13,40 +13,40 @@ pub(crate) struct Windows {
     pub(crate) mss: u32,
     /// The congestion window: whole segments.
     pub(crate) cwnd: u32,
-    /// What of it is free: whole segments.
+    /// The free part of it: whole segments.
     pub(crate) quota: u32,
-    /// What the peer's window takes behind SND.NXT.
+    /// The room of the peer's window after SND.NXT.
     pub(crate) usable: u32,
 }
 
 impl Windows {
-    /// What both windows let go.
+    /// The amount that both windows allow.
     #[inline]
     pub(crate) fn open(&self) -> u32 {
         self.quota.min(self.usable)
     }
 
-    /// Bytes of the `queued` ones that leave as soon as output is asked: whole segments.
+    /// Bytes of the `queued` ones that leave at the next poll: whole segments.
     pub(crate) fn leaving(&self, queued: u32) -> u32 {
         let most = self.open().min(queued);
         if most < self.mss { 0 } else { most - most % self.mss }
     }
 
-    /// Bytes that a packet may have by the congestion window, if what lies below takes `largest`:
-    /// two packets at least share the window, so that ACKs keep coming (as on Linux).
+    /// Bytes that the congestion window allows a packet, if the layer below accepts `largest`: at
+    /// least two packets share the window, so that ACKs keep coming (as on Linux).
     #[inline]
     fn shared(&self, largest: u32) -> u32 {
         largest.max(self.mss).min((self.cwnd / 2).max(self.mss))
     }
 
-    /// Whole segments of a packet whose window is free, if what lies below takes `largest` bytes.
+    /// Whole segments of a packet with a free window, if the layer below accepts `largest` bytes.
     pub(crate) fn full_packet(&self, largest: u32) -> u32 {
         let most = self.shared(largest);
         most - most % self.mss
     }
 
-    /// Whole segments that the next packet may have, whatever waits, if what lies below takes
-    /// `largest` bytes.
+    /// Whole segments that the next packet may have, independently of the waiting data, if the
+    /// layer below accepts `largest` bytes.
     #[inline]
     pub(crate) fn next_packet(&self, largest: u32) -> u32 {
         let most = self.shared(largest).min(self.quota);

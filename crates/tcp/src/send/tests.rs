@@ -1,4 +1,4 @@
-//! What writers see.
+//! The view of writers.
 
 use crate::config::{Config, SetOption};
 use crate::event::{ConnectionError, Events, WriteError};
@@ -37,7 +37,7 @@ fn a_writer_waits_for_a_third_of_the_buffer() {
         assert_eq!(t.conn.writable(&config), room, "{ack}");
         assert_eq!(t.conn.poll_event().contains(Events::WRITABLE), woken, "{ack}");
     }
-    // Who has not met a full buffer since is not told of more space.
+    // A writer that has not met a full buffer since is not notified of more space.
     t.recv(". 1:1 ack 4001");
     let _ = t.drain_any();
     assert!(t.conn.writable(&config) > 0);
@@ -79,7 +79,7 @@ fn the_low_water_mark_for_unsent_bytes() {
 }
 
 impl Trace {
-    /// Everything that leaves, whatever its bytes.
+    /// All packets that leave, of any length.
     fn drain_any(&mut self) -> std::vec::Vec<usize> {
         let mut all = std::vec::Vec::new();
         while let Some(packet) = self.call(|conn, cx| conn.poll_transmit(cx)) {

@@ -10,8 +10,8 @@ use crate::time::Nanos;
 /// A packet holds what is sent in a second divided by two to this power (Linux has the same).
 const RATE_SHIFT: u32 = 10;
 
-/// Payload bytes of the largest packet that what lies below takes, in two bytes: up to
-/// [`MAX_SUPER_SEGMENT`], or [`MAX_BIG_SUPER_SEGMENT`], for which [`u16::MAX`] stands.
+/// Payload bytes of the largest packet that the layer below accepts, in two bytes: up to
+/// [`MAX_SUPER_SEGMENT`], or [`MAX_BIG_SUPER_SEGMENT`], which is encoded as [`u16::MAX`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Longest(u16);
 
@@ -31,7 +31,7 @@ impl Longest {
     }
 }
 
-/// What the size follows from.
+/// The inputs of the size.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     mss: u32,
@@ -41,7 +41,7 @@ struct Size {
     /// The allowance for short round trips halves with every so many microseconds, a power of two;
     /// 0 is no allowance (`tcp_tso_rtt_log`).
     rtt_log: u8,
-    /// The largest packet that what lies below us takes.
+    /// The largest packet that the layer below accepts.
     largest: u32,
     /// Wire segments that a super-segment may always have.
     least_segs: u32,

@@ -1,14 +1,14 @@
-//! How the write queue is parted, and the marks at the ends of its parts.
+//! The division of the write queue into units, and the marks at their ends.
 //!
-//! A unit is a stretch of the write queue. A write
-//! continues the last unit up to the goal of [`memory`](super::memory) and then begins a new one.
-//! A packet begins with the first unit and never goes beyond its end, so that the marks there are
-//! seen on the wire; each unit counts in the send buffer.
+//! A unit is a stretch of the write queue. A write continues the last unit up to the goal of
+//! [`memory`](super::memory) and then begins a new one. A packet begins with the first unit and
+//! never goes beyond its end, so that the marks there appear on the wire; each unit counts in the
+//! send buffer.
 //!
-//! A limit that cuts a packet out of a unit leaves an odd rest. If that left by itself, all packets
-//! behind it would be odd as well. Before a packet is cut, the first unit is therefore filled from
-//! the units behind it ([`Units::top_up`]; Linux since 6.10), but not across the end of a record,
-//! nor into or out of a zero-copy write. The marks go where the bytes go.
+//! A limit that cuts a packet out of a unit leaves an odd rest. If that left by itself, all later
+//! packets would be odd as well. Before a packet is cut, the first unit is therefore filled from
+//! the units after it ([`Units::top_up`]; Linux since 6.10), but not across the end of a record,
+//! nor into or out of a zero-copy write. The marks move with their bytes.
 
 use plimsoll_wire::SeqNum;
 
@@ -44,7 +44,7 @@ impl Unit {
 
     /// Whether bytes of `next`, which follows it, may join it.
     fn joins(&self, next: &Unit) -> bool {
-        // What follows one that is leaving had not been written when it left.
+        // The data after a leaving unit had not been written when that unit left.
         !(self.record || self.leaving || self.zerocopy || next.zerocopy)
     }
 }
@@ -92,7 +92,7 @@ impl Units {
         self.0.push_back(Unit { end, ..Unit::default() });
     }
 
-    /// Cuts the last unit at `at`, which lies inside it: the first part leaves, and the marks stay
+    /// Cuts the last unit at `at`, which is inside it: the first part leaves, and the marks stay
     /// with the other one.
     pub(crate) fn cut_back(&mut self, at: SeqNum) {
         if let Some(last) = self.0.back_mut() {
@@ -103,7 +103,7 @@ impl Units {
         }
     }
 
-    /// Fills the first unit, which begins at `nxt`, up to `most` bytes from those behind it, as far
+    /// Fills the first unit, which begins at `nxt`, up to `most` bytes from those after it, as far
     /// as they may join. A unit that joins as a whole brings its marks.
     pub(crate) fn top_up(&mut self, nxt: SeqNum, most: u32) {
         let Some(units) = self.0.leased() else { return };

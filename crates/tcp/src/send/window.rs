@@ -1,4 +1,4 @@
-//! What the peer's window lets go.
+//! The peer's window.
 
 use plimsoll_wire::SeqNum;
 
@@ -62,21 +62,21 @@ impl SendSide {
         self.wl2 = ack;
     }
 
-    /// What the segment `seq`, which acknowledges `ack` and offers `wnd` bytes, says of the window.
+    /// The window of the segment `seq`, which acknowledges `ack` and offers `wnd` bytes.
     pub(crate) fn window_view(&self, wnd: u32, seq: SeqNum, ack: SeqNum) -> WindowView {
         let (snd_una, snd_wl1, snd_wnd) = (self.una, self.wl1, self.wnd);
         WindowView { seq, ack, wnd, snd_una, snd_wl1, snd_wnd }
     }
 
-    /// What a segment says of the peer's window.
+    /// The peer's window in a segment.
     pub(crate) fn window_of(&self, seg: &Segment) -> WindowView {
         let wnd = u32::from(seg.repr.window) << self.wscale;
         self.window_view(wnd, seg.repr.seq, seg.repr.ack)
     }
 
     /// Takes the peer's window (section 3 of docs/recovery.md, step 1). Returns whether the segment
-    /// brought one. A window that shrank is taken as it is: what lies beyond it stays in flight and
-    /// is not retransmitted until the window covers it.
+    /// brought one. A window that shrank is accepted: data beyond it stays in flight and is not
+    /// retransmitted until the window covers it.
     pub(crate) fn take_window_of(&mut self, seg: &Segment) -> bool {
         let window = self.window_of(seg);
         let brings = window.brings_window();
@@ -86,8 +86,8 @@ impl SendSide {
         brings
     }
 
-    /// How far an ACK may lie before SND.UNA: by the largest window that the peer has offered
-    /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte: what lies there was
+    /// The largest distance of an ACK before SND.UNA: the largest window that the peer has offered
+    /// (RFC 5961, section 5.2: MAX.SND.WND), and not before the first byte: earlier numbers were
     /// never sent.
     pub(crate) fn largest_ack_distance(&self) -> u32 {
         let fin = u64::from(self.fin() == Fin::Acked);

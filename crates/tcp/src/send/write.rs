@@ -1,10 +1,10 @@
-//! The application's writes: what is taken, and when there is space again.
+//! The application's writes: the bytes accepted, and when there is space again.
 //!
-//! A write is taken as on Linux, where it is cut into units as it is copied and every unit that is
-//! full is sent at once if it may: the space is looked at only when a unit begins, and what has
-//! left by then no longer fills the unit. Here all of a call is taken first and sent afterwards, so
-//! that [`SendSide::cut_sendable`] marks what will leave at once. It cuts by the same [`Windows`]
-//! as the plan that lets it leave.
+//! A write is accepted as on Linux. There it is cut into units as it is copied, and every full unit
+//! is sent at once if it may: the space is checked only when a unit begins, and data that has left
+//! by then no longer fills the unit. Here all bytes of a call are accepted first and sent
+//! afterwards, so [`SendSide::cut_sendable`] flags the data that will leave at once. It cuts by the
+//! same [`Windows`] as the plan that sends it.
 
 use plimsoll_buf::{Pool, Slice};
 
@@ -19,7 +19,7 @@ use crate::limits::{MAX_BUFFER, MAX_SUPER_SEGMENT};
 /// Parts of a zero-copy write that one unit takes (Linux: `MAX_SKB_FRAGS`).
 const MAX_PARTS: usize = 17;
 
-/// What a write asks for in addition to its bytes.
+/// The options of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
     /// MSG_MORE: a tail of less than a segment waits for what follows, but not for long.
@@ -34,7 +34,7 @@ pub struct WriteFlags {
     pub zerocopy: bool,
 }
 
-/// What a write looks at next to the send half's own state.
+/// The inputs of a write in addition to the send half's own state.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteView<'a> {
     /// The context of the call.
@@ -48,13 +48,13 @@ pub(crate) struct WriteView<'a> {
     pub(crate) in_full: bool,
 }
 
-/// What the bytes of one write are parted by. Nothing of it changes while they are taken.
+/// The values by which one write is divided. They do not change during the write.
 struct Boundaries {
-    /// What leaves as soon as output is asked.
+    /// The room of the windows, for data that leaves at the next poll.
     windows: Windows,
     /// Bytes that a unit grows to.
     goal: usize,
-    /// Bytes of the packets that it leaves in, once that is asked.
+    /// Bytes of the packets in which it leaves, once computed.
     packet: Option<u32>,
 }
 
@@ -65,8 +65,8 @@ impl SendSide {
         self.raw = config.tcp_sndbuf_raw > 0;
     }
 
-    /// Takes what there is space for of a write of `asked` bytes, at least one, in `parts`. Returns
-    /// how many bytes that were; if it was less than asked for, the writer waits.
+    /// Accepts as many bytes as there is space for of a write of `asked` bytes, at least one, in
+    /// `parts`. Returns their number; if it is less than `asked`, the writer waits.
     pub(crate) fn append<P: Piece>(
         &mut self,
         view: &WriteView,
@@ -157,9 +157,9 @@ impl SendSide {
         Boundaries { windows, goal: goal as usize, packet: None }
     }
 
-    /// Bytes that a writer with `asked` bytes may add by the memory there is; no bound if there is
-    /// enough. What the current chunk still takes costs nothing, and the first number of `tcp_wmem`
-    /// is always there.
+    /// Bytes that a writer with `asked` bytes may add by the available memory; no limit if there is
+    /// enough. Bytes that fit into the current chunk cost nothing, and the first number of
+    /// `tcp_wmem` is always available.
     fn memory_room(&mut self, cx: &Context, asked: usize) -> usize {
         let memory = cx.below.memory;
         self.tight = memory.pressure;
@@ -187,7 +187,7 @@ impl SendSide {
         free
     }
 
-    /// A unit takes no more parts.
+    /// Closes a unit: it takes no more parts.
     fn seal_unit(&mut self) {
         if let Some(last) = self.units.back_mut() {
             last.push = true;
@@ -195,7 +195,7 @@ impl SendSide {
         }
     }
 
-    /// What the end of a write means for its last unit. A zero-copy write was copied or not.
+    /// The effect of the end of a write on its last unit. A zero-copy write was copied or not.
     fn mark_write(&mut self, flags: WriteFlags, zerocopy: Option<bool>, complete: bool) {
         self.more = flags.more && complete;
         let corks = complete && !flags.eor && !flags.urgent;
@@ -291,8 +291,9 @@ impl SendSide {
         true
     }
 
-    /// The last unit is full and the write goes on: cuts off what the windows let leave at once, as
-    /// the packets in which it will leave. `all` that may leave does so, or one packet.
+    /// The last unit is full and the write continues: cuts off data that the windows allow to leave
+    /// at once, in the packets in which it will leave. With `all`, all such data, otherwise one
+    /// packet.
     fn cut_sendable(&mut self, view: &WriteView, bounds: &mut Boundaries, all: bool) {
         let windows = bounds.windows;
         let mss = windows.mss;
@@ -330,7 +331,7 @@ impl SendSide {
         self.queue.len()
     }
 
-    /// What the send buffer holds, as [`memory`] counts.
+    /// The contents of the send buffer, as [`memory`] counts.
     fn queued_memory(&self) -> usize {
         let units = self.units.count() + self.scoreboard.len();
         memory::queued(self.unacked_len(), units)
@@ -387,7 +388,7 @@ impl SendSide {
         self.limited.stop(Limit::Sndbuf, self.is_drained(), cx.now);
     }
 
-    /// Somebody waits for space.
+    /// A writer waits for space.
     pub(crate) fn wait_for_space(&mut self) {
         self.nospace = true;
     }

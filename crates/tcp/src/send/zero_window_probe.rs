@@ -3,18 +3,18 @@
 //!
 //! # Theory of operation
 //!
-//! Data waits, nothing is in flight, and the peer's window lets nothing go: no ACK is to come, and
-//! the window update that would end this may be lost. So the Persist timer is armed whenever
+//! Data waits, nothing is in flight, and the peer's window is full: no ACK is to come, and the
+//! window update that would end this may be lost. So the Persist timer is armed whenever
 //! [`Hold::Rwnd`](crate::Hold) or [`Hold::SillyWindow`](crate::Hold) holds an idle sender. It backs
 //! off like the retransmission timer. When it fires, a closed window is probed by a segment without
 //! data before the window, which the peer must answer; a window that is open but silly is used.
 //!
-//! The same timer bounds the time for which [`Hold::Cork`](crate::Hold) holds an idle sender, and
-//! offers again what a full queue below has refused ([`Hold::Refused`](crate::Hold)).
+//! The same timer limits the time for which [`Hold::Cork`](crate::Hold) holds an idle sender, and
+//! offers packets again that a full queue below has refused ([`Hold::Refused`](crate::Hold)).
 //!
 //! A peer that answers may keep its window closed for ever. One that does not answer is given up
-//! after `tcp_retries2` probes. The user timeout bounds both. An orphan is given up when the
-//! backoff has met its bound, answered or not, so that nobody can make us keep it.
+//! after `tcp_retries2` probes. The user timeout limits both. An orphan is given up when the
+//! backoff has reached its limit, answered or not, so that no peer can make us keep it.
 
 use super::SendSide;
 use crate::config::Config;
@@ -32,7 +32,7 @@ const LEAST_WAIT: Nanos = Nanos::from_millis(200);
 /// How often an idle sender offers what a full queue below has refused.
 const OFFER_AGAIN: Nanos = Nanos::from_millis(500);
 
-/// What is known while the peer's window holds everything back.
+/// The state of probing while the peer's window is closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probing {
     /// Since when.
@@ -45,18 +45,18 @@ pub(crate) struct Probing {
     pub(super) force: bool,
 }
 
-/// What the Persist timer has brought about.
+/// The action after the Persist timer fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persist {
     /// Nothing to be done but to look at what waits.
     Done,
-    /// The peer has been asked often enough.
+    /// The peer has been probed often enough.
     GiveUp,
-    /// It is asked again.
+    /// It is probed again.
     Ask {
         /// Since when the window holds data back.
         since: Instant,
-        /// A segment without data asks; otherwise what waits is sent into the small window.
+        /// A segment without data probes; otherwise waiting data is sent into the small window.
         probe: bool,
         /// When to ask again.
         next: Instant,
@@ -80,7 +80,7 @@ impl SendSide {
         self.probing.unanswered = 0;
     }
 
-    /// The Persist timer fired. The peer was heard last at `heard`.
+    /// The Persist timer fired. The last segment of the peer came at `heard`.
     pub(crate) fn on_persist_timeout(
         &mut self,
         cx: &Context,
@@ -135,12 +135,12 @@ impl SendSide {
         }
     }
 
-    /// Window probes in a row that nothing came back for. The peer was heard last at `heard`.
+    /// Consecutive window probes without an answer. The last segment of the peer came at `heard`.
     pub(crate) fn unanswered_window_probes(&self, heard: Instant) -> u8 {
         if heard >= self.probing.last { 0 } else { self.probing.unanswered }
     }
 
-    /// Since when the peer's window holds all that waits, while it is asked for one.
+    /// The time since which the peer's window has held all waiting data, while it is probed.
     pub(crate) fn window_closed_since(&self) -> Instant {
         self.probing.since
     }

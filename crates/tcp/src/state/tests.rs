@@ -28,7 +28,7 @@ const OPEN_STATES: [State; 9] = {
     [SynSent, SynReceived, Established, FinWait1, FinWait2, CloseWait, Closing, LastAck, TimeWait]
 };
 
-/// What is declared, with the ways to CLOSED.
+/// The declared transitions, including those to CLOSED.
 fn declared() -> impl Iterator<Item = (State, State)> {
     TRANSITIONS.into_iter().chain(OPEN_STATES.map(|state| (state, State::Closed)))
 }

@@ -35,7 +35,7 @@ impl Trace {
         packet
     }
 
-    /// The device is done with `packet`. The connection is called if it asked for that.
+    /// The device has finished with `packet`. The connection is called if it waits for that.
     fn completes(&mut self, packet: &Transmit) {
         self.below.bytes -= packet.payload.len() as u32;
         self.below.completed = packet.serial.expect("it was charged");
@@ -167,7 +167,7 @@ fn what_is_asked_twice_is_answered_alike() {
         t.expect_nothing();
         assert_eq!(t.conn.hold(), Some(Hold::Autocork));
     }
-    // A read neither asks nor ends it.
+    // A read has no effect on it.
     t.recv("P. 1:11 ack 1");
     t.expect("P. 129:257 ack 11");
     t.write(128);
@@ -180,7 +180,7 @@ fn what_is_asked_twice_is_answered_alike() {
 #[test]
 fn a_completion_that_came_before_the_mark() {
     let (mut t, first) = corked(Setup::tso().nodelay());
-    // The stack marks, fences, reads again, and finds nothing below.
+    // The stack sets the flag, fences, reads again, and finds nothing below.
     t.below.bytes = 0;
     t.below.completed = first.serial.expect("it was charged");
     t.call(Connection::handle_completion);
@@ -297,7 +297,7 @@ fn the_limit_of_small_queues() {
 fn what_is_sent_again_has_twice_the_room() {
     let (mut t, packets) = small_queue();
     t.below.completed = packets[0].serial.expect("it was charged");
-    // The first packet is lost; the other one is said to be larger than it is.
+    // The first packet is lost; the other one is reported to be larger than it is.
     t.below.bytes = 4 * (2000 + 832) - 832;
     for right in [3001, 4001] {
         t.recv(&std::format!(". 1:1 ack 1 sack 2001:{right}"));
@@ -469,7 +469,7 @@ fn a_cork_holds_for_200_milliseconds_at_least() {
     t.expect("P. 1:601 ack 1");
 }
 
-/// Any mixture of what lies below, of settings, of a path and of writes.
+/// Any mixture of packets below, of settings, of a path and of writes.
 fn plans() -> impl Strategy<Value = Plan> {
     let below =
         (any::<bool>(), any::<bool>(), 0..20_u64, proptest::option::of(20_000..5_000_000_u64));

@@ -71,7 +71,7 @@ fn data_that_comes_again_is_counted_and_reported() {
     assert_eq!(t.count(Counter::DelayedAckLost), 1);
     assert_eq!(t.count(Counter::TcpDsackOldSent), 1);
     t.expect(". 1:1 ack 101 sack 1:101");
-    // Now it lies before the window.
+    // Now it is before the window.
     t.recv("P. 1:51 ack 1");
     assert_eq!(t.count(Counter::DelayedAckLost), 2);
     assert_eq!(t.count(Counter::TcpDsackOldSent), 2);
@@ -202,7 +202,7 @@ fn what_is_delivered_with_an_echo_of_congestion_is_counted() {
     assert_eq!(t.count(Counter::TcpDeliveredCe), 0);
     t.recv("E. 1:1 ack 3001");
     assert_eq!((t.count(Counter::TcpDeliveredCe), t.count(Counter::TcpDelivered)), (2, 3));
-    // Segments that arrive with a mark are another matter.
+    // Segments that arrive with a mark are treated differently.
     t.recv_marked(". 1:1 ack 4001", Ecn::Ce);
     assert_eq!(t.count(Counter::TcpDeliveredCe), 2);
 }
@@ -213,11 +213,11 @@ fn reports_of_duplicates_are_counted_by_where_they_point() {
     t.fill(3);
     t.sleep();
     t.expect(". 1:1001 ack 1");
-    // A part of what is held out of order came twice: it lies above the acknowledgement.
+    // A part of the out-of-order data came twice: it is above the acknowledgement.
     t.recv(". 1:1 ack 1 sack 1001:1501 sack 1001:3001");
     assert_eq!((t.count(Counter::TcpDsackOfoRecv), t.count(Counter::TcpDsackRecv)), (1, 0));
     assert_eq!(t.count(Counter::TcpDsackRecvSegs), 1);
-    // One more than was sent again cannot be true.
+    // One more than was retransmitted is impossible.
     t.recv(". 1:1 ack 3001 sack 1:1001");
     assert_eq!((t.count(Counter::TcpDsackOfoRecv), t.count(Counter::TcpDsackRecv)), (1, 1));
     assert_eq!(t.count(Counter::TcpDsackRecvSegs), 1);
@@ -268,7 +268,7 @@ fn timeouts_say_what_had_not_helped() {
     let mut t = Trace::established(Setup::default());
     t.fill(6);
     assert_eq!(timeout(t), [0, 0, 0, 0], "nothing had come");
-    // What was sent has left again as a tail loss probe, and a duplicate comes.
+    // The sent data was retransmitted as a tail loss probe, and a duplicate comes.
     let mut t = Trace::established(with(|config| config.tcp_early_retrans = 3));
     t.recv(". 1:1 ack 1");
     t.fill(1);

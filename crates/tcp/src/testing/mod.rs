@@ -1,7 +1,7 @@
 //! The language of the tests: traces of one connection, and two connections on a virtual path.
 //!
-//! A [`Trace`] has one connection under test; the other end is played by lines that read like
-//! tcpdump's, with sequence numbers relative to the initial ones:
+//! A [`Trace`] has one connection under test; the other end is played by lines in the style of
+//! tcpdump, with sequence numbers relative to the initial ones:
 //!
 //! ```text
 //! let mut t = Trace::established(Setup::default());
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A line is: flags (`S F R P U E W A`, `.` for ACK, `-` for none), `start:end` of the data, then
-//! any of `ack N`, `win N`, `urg N`, `sack A:B`, and, for what is expected, `xN` (the number of
-//! wire segments). `win` is in bytes as the field says it. What an expectation does not name is not
-//! compared, but for the segment count, which is 1 unless named.
+//! any of `ack N`, `win N`, `urg N`, `sack A:B`, and, for expectations, `xN` (the number of wire
+//! segments). `win` is in bytes as in the field. Parts that an expectation does not name are not
+//! compared, except the segment count, which is 1 unless named.
 //!
 //! [`pair::Pair`] joins two connections.
 
@@ -227,9 +227,9 @@ pub(crate) struct Trace {
     pub(crate) counters: Counters,
     pub(crate) now: Instant,
     pub(crate) pool: Pool,
-    /// What lies below; everything is completed at once unless a test says otherwise.
+    /// The packets below; everything is completed at once unless a test sets it otherwise.
     pub(crate) below: Below,
-    /// Whether somebody waits for data.
+    /// Whether a reader waits for data.
     pub(crate) reader: Reader,
     started: Instant,
     window: u16,

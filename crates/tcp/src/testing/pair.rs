@@ -52,9 +52,9 @@ pub(crate) struct Plan {
     pub(crate) delay: Duration,
     /// How long a packet stays below the sender.
     pub(crate) below: Duration,
-    /// The ends are told of completions.
+    /// The ends get completions.
     pub(crate) completions: bool,
-    /// What lies below keeps departure times.
+    /// The layer below keeps departure times.
     pub(crate) keeps_departures: bool,
     /// The device sends so many bytes per second.
     pub(crate) rate: Option<u64>,
@@ -202,7 +202,7 @@ impl Pair {
         self.dice.roll(100) < percent
     }
 
-    /// What memory there is.
+    /// The available memory.
     fn memory(&mut self) -> MemoryRoom {
         if self.plan.short == 0 || !self.chance(self.plan.short) {
             return MemoryRoom::default();
@@ -262,7 +262,7 @@ impl Pair {
         (packet.departure + self.plan.below).max(free) + takes
     }
 
-    /// What every packet must be.
+    /// The invariants of every packet.
     fn check_packet(&self, packet: &Transmit) {
         let (len, size) = (packet.payload.len(), usize::from(packet.segment_size));
         assert_eq!(len.div_ceil(size).max(1), usize::from(packet.segs));
@@ -333,7 +333,7 @@ impl Pair {
         }
     }
 
-    /// Goes to the next thing that happens; `false` if nothing will.
+    /// Advances to the next event; `false` if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.applications();
         self.transmit(0);
@@ -381,7 +381,7 @@ impl Pair {
             assert!(self.now.since(start) < limit, "no end: {}", self.describe());
             assert!(self.step(), "nothing will ever happen: {}", self.describe());
         }
-        // What has arrived is still to be read.
+        // Arrived data is still to be read.
         for _ in 0..100_000 {
             if self.ends.iter().all(|end| end.eof) {
                 break;
@@ -413,7 +413,7 @@ impl Pair {
     /// The path of both directions carries less from now on.
     pub(crate) fn lower_mtu(&mut self, mtu: u16) {
         self.plan.mtu = mtu;
-        // What is too big is lost, and both ends are told.
+        // Packets that are too big are lost, and both ends are notified.
         self.wire.retain(|packet| packet.seg.payload.is_empty());
         for end in [0, 1] {
             let event = crate::mtu::PathEvent::Mtu(mtu);

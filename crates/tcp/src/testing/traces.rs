@@ -125,7 +125,7 @@ fn a_window_closed_for_ten_seconds_whose_update_is_lost() {
         t.recv(". 1:1 ack 1001 win 0");
         t.expect_nothing();
     }
-    // Here the peer opened its window, and nobody heard of it; the next probe finds out.
+    // Here the peer opened its window, and the update was lost; the next probe finds out.
     let found = t.sleep();
     assert!(found < 4 * 10_000, "the backoff grew beyond its doubling: {found}");
     t.expect(". 1000:1000 ack 1");
@@ -174,14 +174,14 @@ fn the_peer_shrinks_its_window() {
     // The right edge moves from 5001 back to 3001.
     t.recv(". 1:1 ack 1001 win 2000");
     t.expect_nothing();
-    // What was sent beyond the edge stays in flight, but is not sent again.
+    // Data sent beyond the edge stays in flight, but is not retransmitted.
     t.sleep();
     t.expect(". 1001:2001 ack 1");
     t.expect_nothing();
     t.recv(". 1:1 ack 2001 win 1000");
     t.expect("P. 2001:3001 ack 1");
     t.expect_nothing();
-    // The window opens again: the rest is sent again, and then what is new.
+    // The window opens again: the rest is retransmitted, and then new data is sent.
     t.recv(". 1:1 ack 3001 win 5000");
     t.expect(". 3001:4001 ack 1");
     t.expect(". 4001:5001 ack 1");
@@ -202,7 +202,7 @@ fn the_peer_shrinks_its_window_to_nothing() {
     t.expect_nothing();
     let mut at = 0;
     for _ in 0..3 {
-        // One segment asks for more, and the peer drops it.
+        // One segment requests more, and the peer drops it.
         at = t.sleep();
         t.expect(". 1001:2001 ack 1");
         t.expect_nothing();
@@ -210,7 +210,7 @@ fn the_peer_shrinks_its_window_to_nothing() {
         t.expect_nothing();
     }
     assert_eq!(t.conn.state(), State::Established);
-    // The window opens: nobody waits for the timer, which has backed off.
+    // The window opens: the data does not wait for the timer, which has backed off.
     t.at(at + 500);
     t.recv(". 1:1 ack 1001 win 4000");
     t.expect(". 1001:2001 ack 1");

@@ -140,7 +140,7 @@ fn all_timers_act_on_silence_except_those_of_sending_and_of_acks() {
     );
 }
 
-/// It is sent in any case, and asks for an answer.
+/// It is sent in any case, and requires an answer.
 #[test]
 fn a_loss_probe_does_not_act_on_silence() {
     let mut setup = Setup::default();

@@ -1,4 +1,4 @@
-//! What is said, word for word.
+//! The exact wording of explanations.
 
 use std::string::ToString;
 

@@ -1,7 +1,7 @@
-//! A sender, a bottleneck and a receiver, on virtual time: a link with a rate, a delay and a
-//! drop-tail queue, that may lose at random or every so many segments, reorder, and hold ACKs back.
-//! A policer may be before it. The sender has BBR unless it is told otherwise. Each history is made
-//! by its seed.
+//! A simulation of a sender, a bottleneck and a receiver, on virtual time: a link with a rate, a
+//! delay and a drop-tail queue. The link may lose segments at random or periodically, reorder them,
+//! and delay ACKs. A policer may be before it. The sender uses BBR unless configured otherwise. A
+//! seed determines each run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
@@ -29,7 +29,7 @@ const ISS: SeqNum = SeqNum(1_000_000);
 const IRS: SeqNum = SeqNum(5_000_000);
 const SHIFT: u8 = 14;
 
-/// What the application does.
+/// The behaviour of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Always has more.
@@ -60,7 +60,7 @@ impl Tokens {
     }
 }
 
-/// What the receiver has.
+/// The state of the receiver.
 #[derive(Default)]
 struct Receiver {
     next: u32,
@@ -151,7 +151,7 @@ pub(crate) struct Bottleneck {
     pub(crate) ece: bool,
     /// The queueing discipline keeps departure times.
     keeps_departures: bool,
-    /// What it holds: departure, number, bytes.
+    /// The contents of the queue: departure, number, bytes.
     below: VecDeque<(Instant, Serial, u32)>,
     completed: Serial,
 }
@@ -273,7 +273,7 @@ impl Bottleneck {
         self.conn.info_at(&self.config, self.now)
     }
 
-    /// What BBR knows.
+    /// BBR's model.
     pub(crate) fn model(&self) -> BbrModel {
         self.conn.snd.controller().model().expect("BBR has begun")
     }
@@ -338,7 +338,7 @@ impl Bottleneck {
         self.note_state();
     }
 
-    /// What has departed is below the connection no longer.
+    /// Departed packets are no longer below the connection.
     fn complete(&mut self) {
         let before = self.completed;
         while let Some((_, serial, _)) = self.below.pop_front_if(|entry| entry.0 <= self.now) {
@@ -410,7 +410,7 @@ impl Bottleneck {
         Some(self.busy + self.path.rtt / 2)
     }
 
-    /// What was under way arrives.
+    /// Packets in transit arrive.
     fn receive(&mut self) {
         while let Some(first) = self.transit.first_entry()
             && first.key().0 <= self.now
@@ -451,7 +451,7 @@ impl Bottleneck {
         }
     }
 
-    /// Goes to the next thing that happens, at `end` at the latest.
+    /// Advances to the next event, at `end` at the latest.
     fn step(&mut self, end: Instant) {
         self.write();
         self.transmit();
@@ -481,7 +481,7 @@ impl Bottleneck {
         self.check();
     }
 
-    /// What must hold at any time.
+    /// The invariants.
     fn check(&mut self) {
         let allowance = *self.conn.snd.controller().allowance();
         let paced = allowance.pacing_rate.is_some() || !self.conn.snd.controller().paces();
@@ -507,7 +507,7 @@ impl Bottleneck {
         self
     }
 
-    /// Lets time pass while `goes_on` says so, until `end` at most.
+    /// Advances time while `goes_on` returns true, until `end` at most.
     pub(crate) fn run_while(&mut self, end: Instant, goes_on: impl Fn(&Bottleneck) -> bool) {
         while self.now < end && goes_on(self) {
             self.step(end);

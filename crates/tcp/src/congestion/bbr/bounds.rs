@@ -1,7 +1,7 @@
-//! What bounds the model (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss"). The
-//! long-term bound says how much in flight the path took before more than 2 % were lost; it is
+//! The bounds of the model (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss"). The
+//! long-term bound is the amount in flight that the path took before more than 2 % were lost; it is
 //! learnt while BBR probes for bandwidth. The short-term bounds follow losses at any other time,
-//! and the next probe takes them away.
+//! and the next probe removes them.
 
 use super::state::{BbrCause, BbrState};
 use super::units::percent;
@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// No bound.
 pub(super) const INFINITE: u32 = u32::MAX;
 
-/// What a reduction leaves, in percent (`BBR.Beta`).
+/// The part that a reduction leaves, in percent (`BBR.Beta`).
 const BETA: u32 = 70;
 
 /// The part of the long-term bound that is left to others while BBR does not probe, in percent
@@ -89,7 +89,7 @@ impl Bounds {
         }
     }
 
-    /// The path was filled again, or probed for its round trip: what losses said before is over.
+    /// The path was filled again, or probed for its round trip: earlier losses no longer count.
     pub(super) fn reset_shortterm(&mut self) {
         self.inflight_shortterm = INFINITE;
         self.bw_shortterm = u64::MAX;
@@ -110,8 +110,8 @@ impl Bounds {
         self.inflight_shortterm = inflight_latest.max(percent(inflight, BETA)).max(1);
     }
 
-    /// A round trip with counted marks has ended, and marks tell of a short queue: `left` is what
-    /// remains of the short-term bound, which begins at `cwnd`. The rate is not bounded.
+    /// A round trip with counted marks has ended, and the marks indicate a short queue: `left`
+    /// computes the new short-term bound, which begins at `cwnd`. The rate is not bounded.
     pub(super) fn on_marked_round(&mut self, cwnd: u32, left: impl Fn(u32) -> u32) {
         let inflight = self.inflight_shortterm_or(cwnd);
         self.inflight_shortterm = left(inflight).clamp(1, INFINITE - 1);
@@ -139,9 +139,9 @@ pub(super) fn is_inflight_too_high(lost: u32, tx_in_flight: u32) -> bool {
     u64::from(lost) * 100 > u64::from(tx_in_flight) * LOSS_THRESH
 }
 
-/// How much was in flight when the loss crossed the threshold ("Updating the Model Upon Packet
-/// Loss"): of a range of `segs` segments, with which `tx_in_flight` were in flight and `lost` of
-/// these are lost, a front part may have been lost and no more than the threshold with it.
+/// The amount in flight when the loss crossed the threshold ("Updating the Model Upon Packet
+/// Loss"). The range has `segs` segments, with which `tx_in_flight` were in flight, of which `lost`
+/// are lost. A front part of the range may have been lost with no more than the threshold.
 pub(super) fn inflight_at_loss(segs: u32, tx_in_flight: u32, lost: u32) -> u32 {
     let inflight_prev = tx_in_flight.saturating_sub(segs);
     let lost_prev = u64::from(lost.saturating_sub(segs));
@@ -170,7 +170,7 @@ impl Bbr {
         }
     }
 
-    /// What an ACK says of the long-term bound.
+    /// Updates the long-term bound after an ACK.
     pub(super) fn adapt_longterm(&mut self, rs: &Rs, window: &Window) {
         let ended = self.cycle.advance_phase(self.rounds.started());
         if ended && self.state.is_probe_bw() && !rs.is_app_limited {

@@ -1,5 +1,5 @@
-//! 22 example cases, each a state trace: which states BBR goes through on a path, why, for how
-//! long, and in which bounds its estimates, what is in flight and the queue are.
+//! 22 example cases, each a state trace: the states that BBR passes through on a path, their causes
+//! and durations, and bounds of its estimates, the data in flight and the queue.
 //!
 //! draft-ietf-ccwg-bbr has an appendix "BBR Example Test Cases". The cases here are listed by its
 //! categories, not by its text: link rates from 64 kbit/s to 10 Gbit/s, round trips from less than
@@ -79,8 +79,8 @@ fn case_01_lowest_rate() {
 }
 
 /// 2. A round trip of a second: ProbeRTT interrupts Startup every five seconds, which are two or
-///    three rounds with a queue, and Startup goes on behind it until it has seen three that are
-///    flat.
+///    three rounds with a queue, and Startup continues after it until it has seen three flat
+///    rounds.
 #[test]
 fn case_02_longest_round_trip() {
     let mut bench = bulk(Path::new(10 * MBIT, ms(1000), 200));
@@ -151,7 +151,7 @@ fn case_05_data_center() {
     carries(&mut bench, ms(50), 97);
 }
 
-/// 6. What a gigabit over 100 ms holds: seven doublings more than the first window.
+/// 6. The volume of a gigabit over 100 ms: seven doublings more than the first window.
 #[test]
 fn case_06_large_product_of_rate_and_delay() {
     let mut bench = bulk(Path::new(GBIT, ms(100), 200).with_mss(JUMBO));
@@ -444,8 +444,8 @@ fn case_19_acks_in_bursts() {
     carries(&mut bench, ms(4000), 93);
 }
 
-/// 20. Twenty silent seconds in CRUISE: what follows leaves at the rate of the path, the estimates
-///     hold, and the silence, which has emptied every queue, stands for a ProbeRTT.
+/// 20. Twenty silent seconds in CRUISE: later data leaves at the rate of the path, the estimates
+///     stay, and the silence, which has emptied every queue, counts as a ProbeRTT.
 #[test]
 fn case_20_idle_time() {
     let mut bench = bulk(plain());

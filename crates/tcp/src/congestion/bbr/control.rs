@@ -1,5 +1,5 @@
-//! What BBR sets: the pacing rate, the send quantum, the window (draft-ietf-ccwg-bbr, "Updating
-//! Control Parameters").
+//! BBR's control parameters: the pacing rate, the send quantum, the window (draft-ietf-ccwg-bbr,
+//! "Updating Control Parameters").
 
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -10,11 +10,11 @@ use super::{Bbr, MIN_PIPE_CWND, Rs};
 use crate::congestion::Window;
 use crate::time::Nanos;
 
-/// What pacing stays below the rate of the path, in percent, so that a queue runs empty
+/// The margin of pacing below the rate of the path, in percent, so that a queue runs empty
 /// (`PacingMarginPercent`).
 pub(super) const PACING_MARGIN: u64 = 1;
 
-/// What is divided by, for two factors in percent.
+/// The divisor for two factors in percent.
 pub(super) const PERCENT_SQUARED: u64 = 10_000;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -1,14 +1,13 @@
-//! Congestion marks that the peer counts (Accurate ECN, RFC 9768): how many, and not just that
-//! there were some.
+//! Congestion marks that the peer counts (Accurate ECN, RFC 9768): their number, and not only their
+//! presence.
 //!
-//! What a mark means depends on who sets it. On a path with a round trip of five milliseconds or
-//! less it is taken to be a switch of a data centre, which marks from a short queue on, long before
-//! anything is lost: then half of a round may be marked before Startup or a probe ends, and outside
-//! of probes the window comes down with the share of marks as DCTCP's does (RFC 8257), by a third
-//! of it. On any longer path a mark stands for a loss (RFC 3168, section 5), and has the threshold
-//! of losses.
+//! The meaning of a mark depends on its source. On a path with a round trip of five milliseconds or
+//! less it is assumed to be a data centre's switch, which marks from a short queue on, long before
+//! anything is lost. Then half of a round may be marked before Startup or a probe ends, and outside
+//! of probes the window is reduced by a third of the share of marks, similar to DCTCP (RFC 8257).
+//! On any longer path a mark counts as a loss (RFC 3168, section 5), with the threshold of losses.
 //!
-//! An ACK with ECE of RFC 3168 tells no share: see [`take_congestion`](Bbr::take_congestion).
+//! An ACK with ECE of RFC 3168 gives no share: see [`take_congestion`](Bbr::take_congestion).
 
 use super::bounds::LOSS_THRESH;
 use super::state::BbrCause;
@@ -16,7 +15,7 @@ use super::{Bbr, Rs};
 use crate::congestion::Window;
 use crate::time::Nanos;
 
-/// The longest round trip on which marks tell of a short queue.
+/// The longest round trip on which marks indicate a short queue.
 const SHORT_QUEUE_RTT: Nanos = Nanos::from_millis(5);
 
 /// The share of a round that may be marked there, in percent.
@@ -34,7 +33,7 @@ const GAIN: u32 = 4;
 /// The part of the smoothed share by which the short-term bound comes down: one of so many.
 const FACTOR: u32 = 3;
 
-/// Marks of the current round trip, and what those before have left.
+/// Marks of the current round trip, and the smoothed share of earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct MarkRound {
     delivered: u32,
@@ -46,7 +45,7 @@ pub(super) struct MarkRound {
 }
 
 impl MarkRound {
-    /// A first mark weighs as if all before had been marked.
+    /// The first mark weighs as if all earlier segments had been marked.
     pub(super) const NEW: MarkRound =
         MarkRound { delivered: 0, marked: 0, alpha: ONE, startup_rounds: 0 };
 
@@ -88,7 +87,7 @@ impl Bbr {
         }
     }
 
-    /// What the marks of the round say, once its rate is known.
+    /// Adapts to the marks of the round, once its rate is known.
     pub(super) fn adapt_to_marks(&mut self, rs: &Rs, window: &Window) {
         if rs.newly_marked.is_none() {
             return;

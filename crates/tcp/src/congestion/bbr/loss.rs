@@ -1,4 +1,4 @@
-//! What losses say (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss"): the latest
+//! The response to losses (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss"): the latest
 //! deliveries, rounds of loss, and each lost range.
 
 use plimsoll_wire::SeqNum;
@@ -41,8 +41,8 @@ impl LossRound {
         LossRound { end: delivered, gain: 100, ..LossRound::default() }
     }
 
-    /// Something was lost, or an echo says that it would have been, after `delivered` segments.
-    /// What arrives now left with a pacing gain of `gain` percent.
+    /// A segment was lost, or an echo reports congestion, after `delivered` segments. The segments
+    /// that arrive now left with a pacing gain of `gain` percent.
     pub(super) fn on_congestion(&mut self, delivered: u32, gain: u64) {
         if !self.loss {
             let least = self.not_before.filter(|&least| is_at_or_after(least, delivered));
@@ -52,8 +52,8 @@ impl LossRound {
         self.loss = true;
     }
 
-    /// What is in flight until `delivered` segments are delivered left while BBR sent little: it
-    /// says nothing about the path, and a round of loss lasts until it is gone.
+    /// The segments in flight until `delivered` segments are delivered left while BBR sent little.
+    /// They reveal nothing about the path, and a round of loss lasts until they are gone.
     pub(super) fn skip_until(&mut self, delivered: u32) {
         self.not_before = Some(delivered);
     }
@@ -85,7 +85,7 @@ impl LossRound {
         self.ended && self.loss
     }
 
-    /// What was delivered in the round: `BBR.bw_latest` and `BBR.inflight_latest`.
+    /// The deliveries of the round: `BBR.bw_latest` and `BBR.inflight_latest`.
     pub(super) fn latest(&self) -> (u64, u32) {
         (self.bw_latest, self.inflight_latest)
     }
@@ -95,9 +95,9 @@ impl LossRound {
         (self.bw_tolerated, self.inflight_tolerated)
     }
 
-    /// What would have been delivered in the round instead of `latest`, had BBR sent at the rate of
-    /// the path: without the margin of pacing, and without the gain of DOWN as long as that is not
-    /// more than `present`.
+    /// The deliveries of the round instead of `latest`, had BBR sent at the rate of the path:
+    /// without the margin of pacing, and without the gain of DOWN as long as the result is not more
+    /// than `present`.
     fn at_full_rate(&self, latest: u64, present: u64) -> u64 {
         let without = |gain| ratio(latest, PERCENT_SQUARED, gain * (100 - PACING_MARGIN));
         without(100).max(without(self.gain).min(present))
@@ -108,7 +108,7 @@ impl LossRound {
         self.ranges
     }
 
-    /// The ACK was worked through. If it ended the round, the next one begins with what it told.
+    /// The ACK has been processed. If it ended the round, the next one begins with its values.
     pub(super) fn advance(&mut self, rs: &Rs) {
         if self.ended {
             self.bw_latest = rs.delivery_rate;
@@ -128,14 +128,14 @@ impl LossRound {
         self.ranges = 0;
     }
 
-    /// What was lost was not.
+    /// The losses were spurious.
     pub(super) fn undo(&mut self) {
         self.loss = false;
         self.ranges = 0;
     }
 }
 
-/// The rate and the volume that a sample tells, with as many of its losses as a probe may cause.
+/// The rate and the volume of a sample, including as many of its losses as a probe may cause.
 fn with_tolerated_loss(rs: &Rs) -> (u64, u32) {
     let tolerated = u64::from(rs.tx_in_flight) * LOSS_THRESH / 100;
     let lost = rs.lost.min(u32::try_from(tolerated).unwrap_or(u32::MAX));

@@ -2,19 +2,19 @@
 //!
 //! # Theory of operation
 //!
-//! BBR measures at which rate the path delivers (`BBR.max_bw`) and how long it is without a queue
-//! (`BBR.min_rtt`). Their product is what the path holds. It paces data at that rate, and bounds
-//! what is in flight by a multiple of that volume, so that a queue stays short and a loss here and
-//! there does no harm. Both figures cannot be seen at once: to see the rate, the path must be full;
-//! to see the round trip, its queue must be empty. So BBR goes through states:
+//! BBR measures the rate at which the path delivers (`BBR.max_bw`) and its round trip without a
+//! queue (`BBR.min_rtt`). Their product is the volume that the path holds. BBR paces data at that
+//! rate, and limits the data in flight to a multiple of that volume, so that a queue stays short
+//! and occasional losses do no harm. Both figures cannot be measured at once: for the rate, the
+//! path must be full; for the round trip, its queue must be empty. So BBR passes through states:
 //!
 //! ```text
 //! Startup -> Drain -> ProbeBW: DOWN -> CRUISE -> REFILL -> UP -> DOWN ...
 //! any of them, every five seconds without a short round trip -> ProbeRTT -> CRUISE, or Startup
 //! ```
 //!
-//! Loss bounds the model where it is more than 2 % of a probe (`inflight_longterm`), and for a
-//! while where it is met otherwise (`inflight_shortterm`, `bw_shortterm`).
+//! Loss bounds the model permanently if it exceeds 2 % of a probe (`inflight_longterm`), and
+//! temporarily in other cases (`inflight_shortterm`, `bw_shortterm`).
 //!
 //! | subject | file |
 //! |---|---|
@@ -29,13 +29,13 @@
 //! | the window during recovery, undo | [`recovery`] |
 //! | pacing rate, send quantum, window | [`control`] |
 //!
-//! Each variable is private to its file. Volumes count segments, where the draft counts bytes;
-//! rates are bytes per second; gains and thresholds are percent. docs/congestion.md has the
-//! constants, and where Linux's BBRv3 differs.
+//! Each variable is private to its file. Volumes count segments, unlike the draft, which counts
+//! bytes; rates are bytes per second; gains and thresholds are percent. docs/congestion.md has the
+//! constants, and the differences from Linux's BBRv3.
 //!
 //! An ECN echo (RFC 3168) counts as a loss in its round trip; it ends Startup and a probe. With
-//! Accurate ECN the share of marks decides. Chance comes from a seed: the same inputs give the same
-//! outputs.
+//! Accurate ECN the share of marks decides. Random choices come from a seed: the same inputs give
+//! the same outputs.
 
 mod bounds;
 mod control;
@@ -66,17 +66,17 @@ use recovery::{Recovering, Saved};
 use startup::FullPipe;
 use state::{BbrCause, BbrModel, BbrState};
 
-/// The window that keeps ACKs coming whatever the path is like (`BBR.MinPipeCwnd`), in segments.
+/// The window that keeps ACKs coming on any path (`BBR.MinPipeCwnd`), in segments.
 const MIN_PIPE_CWND: u32 = 4;
 
-/// Changes of state that one call can make, and that are told.
+/// The most changes of state in one call that are reported.
 const MOST_CHANGES: usize = 4;
 
-/// What an ACK tells (`RS`, and some of `C`).
+/// The values of an ACK (`RS`, and some of `C`).
 #[derive(Clone, Copy, Debug)]
 struct Rs {
     now: Instant,
-    /// `RS.delivery_rate` in bytes per second; zero if the ACK does not tell it.
+    /// `RS.delivery_rate` in bytes per second; zero if the ACK has no sample.
     delivery_rate: u64,
     /// `RS.delivered` in segments; zero as well.
     delivered: u32,
@@ -92,7 +92,7 @@ struct Rs {
     newly_acked: u32,
     /// `RS.newly_lost`.
     newly_lost: u32,
-    /// Segments that were newly found marked, if the peer counts marks.
+    /// Newly marked segments, if the peer counts marks.
     newly_marked: Option<u32>,
     /// `C.inflight`.
     c_inflight: u32,
@@ -133,7 +133,7 @@ impl Rs {
 pub(crate) struct Bbr {
     state: BbrState,
     cause: BbrCause,
-    /// Changes of state that nobody was told of.
+    /// Changes of state that are not reported yet.
     changes: ArrayVec<(BbrState, BbrCause), MOST_CHANGES>,
     rounds: Rounds,
     max_bw: MaxBw,
@@ -157,18 +157,18 @@ pub(crate) struct Bbr {
     idle_restart: bool,
     /// An ECN echo came, or the queue below was full, and no ACK was worked through since.
     congested: bool,
-    /// `C.delivered` as last told.
+    /// The latest value of `C.delivered`.
     delivered: u32,
     /// Payload bytes of a full segment.
     mss: u16,
     /// The initial window in segments.
     initial: u32,
-    /// When something was last told.
+    /// The time of the latest call.
     now: Instant,
     seed: u64,
 }
 
-/// What BBR is told.
+/// The inputs of BBR.
 impl Bbr {
     /// That of a connection of which data leaves for the first time, or for the first time under
     /// BBR. `seed` makes the times of its probes differ from those of others.
@@ -240,7 +240,7 @@ impl Bbr {
         self.note_marks(rs);
         self.loss.on_ack(rs);
         self.update_max_bw(rs);
-        // What they do to the bounds follows from the rate.
+        // Their effect on the bounds depends on the rate.
         if congested {
             self.take_congestion(rs, window);
         }
@@ -292,8 +292,8 @@ impl Bbr {
             Event::Cwr(CwrSign::Echo | CwrSign::LocalQueue) => self.congested = true,
             Event::TailLoss(tail) => self.on_tail_loss(window, &tail),
             Event::Mss(mss) => self.set_mss(window, mss),
-            // Each loss is told by itself, counted marks with each ACK, and the model holds while
-            // nothing is sent.
+            // Each loss is reported by itself, counted marks come with each ACK, and the model
+            // stays while nothing is sent.
             Event::Cwr(CwrSign::Count)
             | Event::Congestion { .. }
             | Event::Marks { .. }
@@ -301,7 +301,8 @@ impl Bbr {
         }
     }
 
-    /// A full segment has `mss` bytes. What is known in segments stays the same in bytes.
+    /// Sets the length of a full segment to `mss` bytes. Values in segments are scaled to stay the
+    /// same in bytes.
     fn set_mss(&mut self, window: &mut Window, mss: u16) {
         let before = core::mem::replace(&mut self.mss, mss);
         if before == mss || before == 0 || mss == 0 {
@@ -319,19 +320,19 @@ impl Bbr {
     }
 }
 
-/// What BBR tells.
+/// The outputs of BBR.
 impl Bbr {
     /// `state` begins.
     fn enter(&mut self, state: BbrState, cause: BbrCause) {
         (self.state, self.cause) = (state, cause);
-        // More changes than can be told in one call do not happen; the last of them is told.
+        // More changes do not happen in one call; if they did, the last would be reported.
         if self.changes.is_full() {
             self.changes.pop();
         }
         self.changes.push((state, cause));
     }
 
-    /// Whether rate samples of now tell of BBR, and not of the path: in ProbeRTT.
+    /// Whether present rate samples measure BBR, and not the path: in ProbeRTT.
     pub(super) fn limits_itself(&self) -> bool {
         self.state == BbrState::ProbeRtt
     }
@@ -341,14 +342,14 @@ impl Bbr {
         !self.changes.is_empty()
     }
 
-    /// The changes of state since the last call, each with what BBR knows now.
+    /// The changes of state since the last call, each with the present model.
     pub(super) fn take_changes(&mut self, cwnd: u32) -> impl Iterator<Item = BbrModel> + use<> {
         let model = self.model(cwnd);
         let changes = core::mem::take(&mut self.changes);
         changes.into_iter().map(move |(state, cause)| BbrModel { state, cause, ..model })
     }
 
-    /// What BBR knows now.
+    /// BBR's present model.
     pub(super) fn model(&self, cwnd: u32) -> BbrModel {
         let bound = |segs: u32| NonZeroU32::new(segs).filter(|_| segs != INFINITE);
         let micros = |nanos: u64| u32::try_from(nanos.div_ceil(1000)).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
-//! What BBR measures: round trips as packets count them, the highest rate of delivery, the least
-//! round trip, and how far ACKs come in bursts (draft-ietf-ccwg-bbr, "Updating Network Path Model
+//! BBR's measurements: round trips as packets count them, the highest rate of delivery, the least
+//! round trip, and the burstiness of ACKs (draft-ietf-ccwg-bbr, "Updating Network Path Model
 //! Parameters").
 
 use super::units::is_at_or_after;
@@ -39,7 +39,7 @@ impl Rounds {
         }
     }
 
-    /// A round trip begins now, whatever the last one was.
+    /// A round trip begins now, independently of the last one.
     pub(super) fn begin(&mut self, delivered: u32) {
         self.next_delivered = delivered;
     }
@@ -160,7 +160,7 @@ pub(super) struct AckAggregation {
     extra: u32,
 }
 
-/// What [`AckAggregation`] looks at.
+/// The inputs of [`AckAggregation`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckedView {
     pub(super) now: Instant,

@@ -2,7 +2,7 @@
 
 use crate::time::Duration;
 
-/// What every segment costs on the link in addition to its data, in bytes.
+/// The overhead of every segment on the link, in bytes.
 pub(crate) const OVERHEAD: u64 = 40;
 
 /// The path.
@@ -14,7 +14,7 @@ pub(crate) struct Path {
     pub(crate) rtt: Duration,
     /// Bytes that the queue holds.
     pub(crate) buffer: u64,
-    /// Segments of a million that are lost whatever the queue holds.
+    /// Segments of a million that are lost independently of the queue.
     pub(crate) loss: u64,
     /// Every so many segments one is lost, unless it is zero.
     pub(crate) drop_every: u64,
@@ -26,8 +26,8 @@ pub(crate) struct Path {
     pub(crate) ack_every: Duration,
     /// Data bytes per segment.
     pub(crate) mss: u16,
-    /// Before the link stands what drops segments for which it has no tokens: it gets so many
-    /// bytes per second, and holds so many.
+    /// A policer before the link drops segments for which it has no tokens: the bytes of tokens per
+    /// second, and the most that it holds.
     pub(crate) policer: Option<(u64, u64)>,
 }
 

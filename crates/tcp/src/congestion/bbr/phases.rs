@@ -1,5 +1,5 @@
-//! What a test sees of BBR over the time: its states one after the other, each with what BBR knew
-//! and what was in flight and in the queue, and bounds for all of these.
+//! A test's record of BBR over time: its states one after the other, each with the model, the data
+//! in flight and the queue, and bounds for all of these.
 
 use core::fmt::{self, Write as _};
 use core::ops::RangeInclusive;
@@ -30,13 +30,13 @@ pub(crate) struct Phase {
 /// Bounds of a phase, by what it is named.
 pub(crate) type Range = RangeInclusive<u64>;
 
-/// What is expected of a phase: its state, why it began, and bounds of
+/// The expectation of a phase: its state, its cause, and bounds of
 ///
-/// 1. how long it lasts, in milliseconds,
-/// 2. `bw` at its end, in percent of what the path carries,
+/// 1. its duration, in milliseconds,
+/// 2. `bw` at its end, in percent of the path's rate,
 /// 3. `min_rtt` at its end, in percent of the path's round trip,
-/// 4. segments in flight at its end, in percent of what the path holds,
-/// 5. the longest queue in it, in percent of what the path holds.
+/// 4. segments in flight at its end, in percent of the path's volume,
+/// 5. the longest queue in it, in percent of the path's volume.
 pub(crate) type Row = (BbrState, BbrCause, Range, Range, Range, Range, Range);
 
 impl Phase {
@@ -48,12 +48,12 @@ impl Phase {
         Phase { state, cause, begin, end, path, model, in_flight: 0, queued: 0, lost: 0 }
     }
 
-    /// Whether it goes on.
+    /// Whether it continues.
     pub(super) fn is_same(&self, model: &BbrModel) -> bool {
         (self.state, self.cause) == (model.state, model.cause)
     }
 
-    /// It has gone on until now.
+    /// It has lasted until now.
     pub(super) fn look(&mut self, now: Instant, model: &BbrModel, path: &Path, seen: Seen) {
         (self.end, self.model, self.path) = (now, *model, *path);
         (self.in_flight, self.lost) = (seen.in_flight, seen.lost);
@@ -93,7 +93,7 @@ impl Phase {
         (u128::from(self.queued) * 100 / bdp.max(1)) as u64
     }
 
-    /// What is not as `row` says, if anything.
+    /// The differences from `row`, if there are any.
     pub(super) fn differs(&self, row: &Row) -> Option<String> {
         let (state, cause, lasts, bw, min_rtt, in_flight, queue) = row;
         if (self.state, self.cause) != (*state, *cause) {
@@ -111,7 +111,7 @@ impl Phase {
     }
 }
 
-/// What is seen next to the model.
+/// The measured values outside the model.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) in_flight: u64,

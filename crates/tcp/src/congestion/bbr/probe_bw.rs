@@ -18,10 +18,10 @@ const MOST_RENO_ROUNDS: u32 = 63;
 /// The rounds after which a probe does not grow any faster.
 const MOST_UP_ROUNDS: u8 = 30;
 
-/// What the ACKs that come now tell of a probe (`BBR.ack_phase`).
+/// The relation of arriving ACKs to a probe (`BBR.ack_phase`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AckPhase {
-    /// Nothing: no probe.
+    /// None: there is no probe.
     #[default]
     Init,
     /// The path is being filled.
@@ -60,12 +60,12 @@ impl Cycle {
         self.rounds_since_probe = self.rounds_since_probe.saturating_add(1);
     }
 
-    /// Whether losses tell of a probe.
+    /// Whether losses count for a probe.
     pub(super) fn takes_samples(&self) -> bool {
         self.samples
     }
 
-    /// A probe has told what it can.
+    /// All ACKs of a probe have arrived.
     pub(super) fn end_samples(&mut self) {
         self.samples = false;
     }
@@ -205,8 +205,8 @@ impl Bbr {
         rs.c_inflight <= self.bounds.inflight_with_headroom() && rs.c_inflight <= self.inflight(100)
     }
 
-    /// Whether UP has found that there is no more. While the long-term bound keeps it from trying,
-    /// it has not.
+    /// Whether UP has found that there is no more bandwidth. False while the long-term bound keeps
+    /// it from trying.
     fn is_time_to_go_down(&mut self, rs: &Rs, window: &Window) -> bool {
         if rs.cwnd_limited && window.cwnd() >= self.bounds.inflight_longterm() {
             self.full_pipe.look_again(rs.delivery_rate);
@@ -224,7 +224,7 @@ impl Bbr {
         }
     }
 
-    /// What a flow of this rate would have in flight: the rounds that Reno would take.
+    /// The data that a flow of this rate would have in flight: the rounds that Reno would take.
     pub(super) fn target_inflight(&self, cwnd: u32) -> u32 {
         self.bdp(100).min(cwnd)
     }

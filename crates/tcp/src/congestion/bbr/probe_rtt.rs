@@ -56,7 +56,7 @@ impl Bbr {
         }
     }
 
-    /// Whether ProbeRTT has lasted long enough. Asked at each ACK, and when data leaves after an
+    /// Whether ProbeRTT has lasted long enough. Checked at each ACK, and when data leaves after an
     /// idle time. `in_flight` segments are in flight.
     pub(super) fn check_probe_rtt_done(
         &mut self,

@@ -1,4 +1,4 @@
-//! Whatever BBR is told, its window and its rate stay within their bounds.
+//! For any input, BBR's window and its rate stay within their bounds.
 
 use proptest::prelude::*;
 

@@ -32,7 +32,7 @@ pub(super) enum Recovering {
     Timeout,
 }
 
-/// What is put back when recovery is over, or was not needed.
+/// The values that are restored when recovery is over, or was not needed.
 #[derive(Clone, Debug)]
 pub(super) struct Saved {
     /// `BBR.prior_cwnd`.
@@ -74,7 +74,7 @@ impl Bbr {
         window.set_cwnd(window.cwnd().max(self.saved.prior_cwnd));
     }
 
-    /// What an undo brings back is what was there before the first loss of a recovery.
+    /// An undo restores the values from before the first loss of a recovery.
     fn save_for_undo(&mut self) {
         if self.recovering == Recovering::No {
             self.saved.state = self.state;
@@ -103,7 +103,7 @@ impl Bbr {
         window.set_cwnd(in_flight.saturating_add(1));
     }
 
-    /// What is outstanding leaves again, although the path is not congested.
+    /// Outstanding data is retransmitted, although the path is not congested.
     pub(super) fn on_resend(&mut self, cwnd: u32) {
         self.save_cwnd(cwnd);
         self.save_for_undo();

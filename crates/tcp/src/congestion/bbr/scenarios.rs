@@ -78,7 +78,7 @@ fn startup_finds_the_rate_and_the_round_trip_of_any_path() {
         let (model, found) = (bench.model(), bench.model().bw);
         assert!((90..=115).contains(&share(found, path.goodput())), "{path:?}: {model}");
         let min_rtt = model.min_rtt().expect("a sample");
-        // What the packets of one burst take on the link comes on top.
+        // The transmission time of one burst on the link is added.
         let burst =
             Duration::from_nanos(3 * (u64::from(path.mss) + 40) * 1_000_000_000 / path.rate);
         assert!(path.rtt <= min_rtt && min_rtt <= path.rtt + burst, "{path:?}: {model}");

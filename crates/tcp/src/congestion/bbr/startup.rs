@@ -6,7 +6,7 @@ use super::state::{BbrCause, BbrState};
 use super::units::is_at_or_after;
 use super::{Bbr, MIN_PIPE_CWND, Recovering};
 
-/// What the rate must grow by to show that the path is not full, in percent.
+/// The growth of the rate that shows that the path is not full, in percent.
 const FULL_BW_GROWTH: u64 = 125;
 
 /// Rounds without that growth after which it is.
@@ -49,7 +49,7 @@ impl FullPipe {
         *self = FullPipe { bw, reached: self.reached, ..FullPipe::default() };
     }
 
-    /// It is full, whatever the rate says.
+    /// The path is full, independently of the rate.
     pub(super) fn set_reached(&mut self) {
         self.reached = true;
     }
@@ -77,14 +77,14 @@ impl FullPipe {
         }
     }
 
-    /// Whether the rate has grown in one of the last rounds, whatever limited them.
+    /// Whether the rate has grown in one of the last rounds, for any limit.
     fn has_grown_lately(&self) -> bool {
         self.flat < FULL_BW_ROUNDS
     }
 }
 
 impl Bbr {
-    /// Startup anew, or again.
+    /// Enters Startup, for the first time or again.
     pub(super) fn enter_startup(&mut self, cause: BbrCause) {
         self.enter(BbrState::Startup, cause);
     }
@@ -109,9 +109,9 @@ impl Bbr {
         self.rwnd_limited = self.rwnd_limited.filter(|&until| is_at_or_after(until, prior));
     }
 
-    /// Whether a sample tells of the receiver's window rather than of the path. A receiver opens
-    /// its window as its application reads, which reads nothing behind a hole: where losses are
-    /// frequent, the window falls back in some rounds of Startup, and the rate with it.
+    /// Whether a sample measures the receiver's window rather than the path. A receiver opens its
+    /// window as its application reads, and the application reads no data after a hole. With
+    /// frequent losses, the window falls back in some rounds of Startup, and the rate with it.
     ///
     /// If the path did not deliver the flight in about the least round trip, a queue has formed:
     /// then the path limits the rate as well.

@@ -1,4 +1,4 @@
-//! Single rules, by what the controller is told.
+//! Single rules, by the inputs of the controller.
 
 use std::vec::Vec;
 
@@ -134,7 +134,7 @@ impl Rig {
         }
         rig.round(100, 80);
         assert_eq!(rig.state(), ProbeBwCruise);
-        // What left in Drain is delivered.
+        // The data that left in Drain is delivered.
         rig.round(100, 100);
         rig
     }
@@ -363,8 +363,8 @@ fn losses_of_a_small_flight_leave_seven_tenths_of_the_target() {
 fn losses_outside_of_probes_lower_the_short_term_bounds() {
     let mut rig = Rig::cruising();
     let cwnd = rig.window.cwnd();
-    // What was delivered just before, or seven tenths, or what is delivered now.
-    // The rate has the margin of pacing on top, and is never above the highest that is known.
+    // The volume delivered just before, or seven tenths, or the volume delivered now. The rate has
+    // the margin of pacing on top, and is never above the highest known.
     for (bw, bound) in [(1_000_000, 102.max(cwnd * 7 / 10)), (707_071, 0), (606_061, 0)] {
         rig.lose(0, 1, 100);
         rig.lose(2000, 2, 100);
@@ -382,7 +382,7 @@ fn losses_outside_of_probes_lower_the_short_term_bounds() {
     assert_eq!((rig.state(), rig.model().inflight_shortterm), (ProbeBwRefill, None));
 }
 
-/// What a probe may lose is no reason to slow down outside of one.
+/// A loss that a probe may cause is no reason to slow down outside of one.
 #[test]
 fn the_short_term_bounds_leave_two_percent_of_losses_out() {
     for (lost, bw) in [(2, 1_000_000), (10, 929_293)] {
@@ -403,8 +403,8 @@ fn the_short_term_bounds_leave_two_percent_of_losses_out() {
 /// delivers less lowers them, and what a queue delivers beyond that does not raise them.
 #[test]
 fn the_gain_of_down_is_not_taken_for_the_rate_of_the_path() {
-    // Delivered in each of four rounds of loss, and the rate that is left. What was delivered just
-    // before counts in each.
+    // Volume delivered in each of four rounds of loss, and the rate that is left. Volume delivered
+    // just before counts in each.
     let cases = [
         ([90, 90, 90, 90], 1_000_000, "what was sent"),
         ([80, 80, 80, 80], 897_868, "80 of 89.1, and then what was sent"),
@@ -426,7 +426,7 @@ fn the_gain_of_down_is_not_taken_for_the_rate_of_the_path() {
     }
 }
 
-/// What left in DOWN tells of DOWN.
+/// Data that left in DOWN measures DOWN.
 #[test]
 fn a_round_of_loss_lasts_until_the_flight_of_down_is_delivered() {
     let mut rig = Rig::probing();
@@ -444,7 +444,7 @@ fn a_round_of_loss_lasts_until_the_flight_of_down_is_delivered() {
     assert!(rig.model().inflight_shortterm.is_some());
 }
 
-/// What left in ProbeRTT tells of ProbeRTT.
+/// Data that left in ProbeRTT measures ProbeRTT.
 #[test]
 fn a_round_of_loss_lasts_until_the_flight_of_probe_rtt_is_delivered() {
     let mut rig = Rig::cruising();

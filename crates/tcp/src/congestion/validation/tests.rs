@@ -99,7 +99,7 @@ fn a_window_is_validated_while_half_of_it_is_used() {
 }
 
 /// Section 4.3: a bulk sender stays in the validated phase while its window doubles, with an ACK
-/// for every two segments. Those of the first window have left at once, so the first ACK tells of
+/// for every two segments. Those of the first window have left at once, so the first ACK covers
 /// two.
 #[test]
 fn slow_start_is_validated() {
@@ -230,8 +230,8 @@ fn a_timeout_ends_the_phase() {
     assert_eq!((controller.cwnd(), controller.ssthresh()), (2, 10));
 }
 
-/// Section 4.3: the phase at a timeout is that of its time. What was found with the last ACK may
-/// rest on samples that are too old since.
+/// Section 4.3: the phase at a timeout is that of its time. The result of the last ACK may rest on
+/// samples that have become too old.
 #[test]
 fn a_timeout_goes_by_the_phase_of_its_time() {
     for (now, flight_size, ssthresh) in [
@@ -268,7 +268,7 @@ fn the_nonvalidated_period_ends() {
         }
     }
     assert_eq!(halved, [(302, 40, 60), (602, 20, 60), (902, 10, 60)]);
-    // Nobody looks for twenty minutes: as much.
+    // Twenty minutes without a call: the same result.
     let mut idle = self::controller(CongestionAlgorithm::NewReno, 80);
     round(&mut idle, 1000, 40, false);
     assert_eq!(idle.cwnd(), 80, "validated");
@@ -384,9 +384,9 @@ fn an_undo_brings_the_window_of_before_back() {
     assert_eq!(t.info().snd_cwnd, 80);
 }
 
-/// With the ECN of RFC 3168: an echo in the nonvalidated phase brings the window down to half of
-/// what was in use, by proportional rate reduction. No segment was sent again, so the end of the
-/// reduction takes nothing more.
+/// With the ECN of RFC 3168: an echo in the nonvalidated phase reduces the window to half of the
+/// part in use, by proportional rate reduction. No segment was retransmitted, so the end of the
+/// reduction subtracts nothing more.
 #[test]
 fn a_mark_after_a_pause_costs_what_was_not_used() {
     for (rfc7661, alternative) in [(true, false), (true, true), (false, false)] {
@@ -419,8 +419,8 @@ fn a_mark_after_a_pause_costs_what_was_not_used() {
     }
 }
 
-/// A timeout in the nonvalidated phase: half of what was in use is what slow start comes to. Then
-/// the standard methods go on.
+/// A timeout in the nonvalidated phase: slow start ends at half of the part in use. Then the
+/// standard methods apply.
 #[test]
 fn a_timeout_after_a_pause_costs_what_was_not_used() {
     let (mut t, next) = grown(true);

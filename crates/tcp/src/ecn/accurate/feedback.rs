@@ -1,6 +1,6 @@
-//! What the peer tells of the marks on our packets (RFC 9768, sections 3.2.2 and 3.2.3): from the
-//! three bits of the ACE field, and the counters of the option if there is one, to numbers that do
-//! not wrap.
+//! The peer's reports of marks on our packets (RFC 9768, sections 3.2.2 and 3.2.3): from the three
+//! bits of the ACE field, and the counters of the option if there is one, to numbers that do not
+//! wrap.
 
 use plimsoll_wire::tcp::{AccEcnCounters, AccEcnOption};
 
@@ -14,15 +14,15 @@ const COUNTER_CYCLE: u32 = 1 << 24;
 /// Packets that one option can mean: more bytes than half of a counter's range are none.
 const MOST_AT_ONCE: u64 = 1 << 23;
 
-/// What an ACK says of marks, as far as it says so by itself.
+/// The marks reported by one ACK, as far as it reports them by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// CE packets that are new, modulo 8.
     pub(crate) ace: u32,
     /// CE bytes that are new, if there was an option.
     pub(crate) bytes: Option<u32>,
-    /// CE bytes that were told before and are more than the packets that were counted for them can
-    /// have had; below zero, those of packets that were counted and not yet told in bytes.
+    /// CE bytes that were reported before and exceed what the packets counted for them can have
+    /// had. Below zero, the bytes of packets that were counted and not yet reported in bytes.
     pub(crate) balance: i64,
     /// Bytes that one of our packets has at most.
     pub(crate) mss: u32,
@@ -33,13 +33,15 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// How many of our packets the peer has newly found marked, with an ACK that delivers `acked`.
+    /// The number of our packets that the peer reports as newly marked, with an ACK that delivers
+    /// `acked`.
     ///
     /// More than seven may have been marked when more than seven are delivered at once. If the
-    /// option says how many bytes were marked, it is the least number that can have carried them,
-    /// which also mends what was counted too low before. Else, if ACKs seem to be lost, it is the
-    /// most that can have been marked, which is the safe side (section 3.2.2.5.2). A peer that
-    /// sends few ACKs and loses none cannot hide a cycle: it sends one for six marks at the latest.
+    /// option has the number of marked bytes, the result is the least number of packets that can
+    /// have carried them, which also corrects earlier counts that were too low. Otherwise, if ACKs
+    /// seem to be lost, it is the most that can have been marked, which is the safe side (section
+    /// 3.2.2.5.2). A peer that sends few ACKs and loses none cannot hide a cycle: it sends one for
+    /// six marks at the latest.
     pub(crate) fn packets(self, acked: u32) -> u32 {
         if let Some(bytes) = self.bytes {
             let bytes = u64::try_from(self.balance.saturating_add(bytes.into())).unwrap_or(0);
@@ -53,7 +55,7 @@ impl Counted {
     }
 }
 
-/// What the peer has told so far.
+/// The peer's reports so far.
 #[derive(Debug)]
 pub(crate) struct Feedback {
     /// s.cep, modulo 2^32.
@@ -108,8 +110,8 @@ impl Feedback {
         u32::from(ace).wrapping_sub(self.cep) % CYCLE
     }
 
-    /// What a packet with this ACE field, option and TSval says of packets with `mss` bytes each at
-    /// most.
+    /// The marks reported by a packet with this ACE field, option and TSval, for packets with at
+    /// most `mss` bytes each.
     pub(super) fn read(
         &self,
         ace: u8,
@@ -149,7 +151,7 @@ impl Feedback {
         self.balance = self.balance.saturating_sub(i64::from(marked) * i64::from(mss));
         let Some(option) = option else { return };
         if let Some(new) = option.ceb().and_then(|ceb| ahead(ceb, self.counters.ceb)) {
-            // What was counted and had fewer bytes was short packets.
+            // Counted packets with fewer bytes were short packets.
             self.balance = self.balance.saturating_add(new.into()).max(0);
         }
         let pairs = [

@@ -1,5 +1,4 @@
-//! Whatever happens to the ACKs on their way, the sender comes to know how many packets were
-//! marked.
+//! For any losses and reordering of ACKs, the sender learns the number of marked packets.
 
 use std::vec::Vec;
 
@@ -12,7 +11,7 @@ use crate::time::Nanos;
 
 const MSS: u32 = 1000;
 
-/// What becomes of an ACK.
+/// The treatment of an ACK.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Arrives,
@@ -38,7 +37,7 @@ fn fates() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// What the ACKs of packets with these marks are, if one is sent for every so many packets.
+/// The ACKs of packets with these marks, if one is sent for every so many packets.
 fn acks(marks: &[bool], every: usize, options: bool) -> Vec<Ack> {
     let mut received = Received::new();
     let mut acks = Vec::new();
@@ -58,7 +57,7 @@ fn acks(marks: &[bool], every: usize, options: bool) -> Vec<Ack> {
     acks
 }
 
-/// What is left of them, in the order of their arrival. The last one arrives.
+/// The ACKs that are left, in the order of their arrival. The last one arrives.
 fn carry(acks: &[Ack], fates: &[Fate]) -> Vec<Ack> {
     let mut order: Vec<(usize, Ack)> = Vec::new();
     for (at, ack) in acks.iter().enumerate() {
@@ -73,7 +72,7 @@ fn carry(acks: &[Ack], fates: &[Fate]) -> Vec<Ack> {
     order.into_iter().map(|(_, ack)| ack).collect()
 }
 
-/// What the sender has counted in the end, and the most packets that one ACK has delivered.
+/// The sender's final count, and the most packets that one ACK has delivered.
 fn count(acks: &[Ack]) -> (u32, u32, u32) {
     let mut feedback = Feedback::new();
     let (mut una, mut total, mut most) = (0, 0, 0);

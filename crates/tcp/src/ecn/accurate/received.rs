@@ -1,4 +1,4 @@
-//! What we tell the peer of the marks on its packets (RFC 9768, sections 3.2.1 and 3.2.3): the
+//! Our reports to the peer of the marks on its packets (RFC 9768, sections 3.2.1 and 3.2.3): the
 //! counters `r.cep`, `r.ceb`, `r.e0b` and `r.e1b`, and when they leave.
 
 use plimsoll_wire::tcp::{AccEcnCounters, AccEcnOption, AccEcnOrder};
@@ -46,14 +46,14 @@ pub(crate) enum Want {
     Due,
 }
 
-/// What has come, and what of it the peer has been notified.
+/// The counters of arrived packets, and the values reported to the peer.
 #[derive(Debug)]
 pub(crate) struct Received {
     /// r.cep: CE packets, modulo 2^32.
     cep: u32,
     /// r.ceb, r.e0b, r.e1b, modulo 2^32.
     counters: AccEcnCounters,
-    /// The counters that the last option told of.
+    /// The counters in the last option.
     reported: AccEcnCounters,
     /// When that left.
     reported_at: Instant,
@@ -61,9 +61,9 @@ pub(crate) struct Received {
     last: Ecn,
     /// CE packets since an ACK last left.
     unacknowledged: u32,
-    /// Options that are due, whatever has changed.
+    /// Options that are due, independently of changes.
     due: u8,
-    /// What the next ACK says of marks cannot wait for the end of a batch.
+    /// The marks to report with the next ACK cannot wait for the end of a batch.
     urgent: bool,
     /// The codepoint of the peer's last SYN or SYN-ACK.
     handshake: Ecn,
@@ -211,7 +211,7 @@ impl Received {
         }
     }
 
-    /// What the next ACK says of marks cannot wait for the end of a batch.
+    /// The marks to report with the next ACK cannot wait for the end of a batch.
     pub(super) fn is_urgent(&self) -> bool {
         self.urgent
     }

@@ -228,7 +228,7 @@ fn a_repeated_syn_changes_no_mode_and_a_plain_one_ends_our_marking() {
         assert_eq!(t.expect("AEP. 1:1001 ack 1").ecn, codepoint, "{again}");
         assert_eq!(t.info().accecn_fail_mode, mode, "{again}");
     }
-    // The third answer asks for nothing either.
+    // The third answer requests nothing either.
     let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
     t.recv("S 0:0");
     t.expect("SW. 0:0 ack 1");
@@ -313,7 +313,7 @@ fn a_mark_that_the_first_ack_tells_of_counts_once() {
 
 #[test]
 fn data_in_place_of_the_first_ack_counts() {
-    // The SYN-ACK was marked, and the ACK that said so is lost.
+    // The SYN-ACK was marked, and the ACK that reported it is lost.
     let (mut t, _) = server(accurate(), "SEWA 0:0", Ecn::NotEct);
     recv_ack(&mut t, "P. 1:1001 ack 1", 6, option(1, 0, 1));
     assert_eq!((t.info().accecn_fail_mode, t.info().delivered_ce), (0, 0));
@@ -444,7 +444,7 @@ fn without_the_option_lost_acks_are_taken_to_have_told_of_marks() {
 
 #[test]
 fn a_long_run_without_the_option_is_taken_to_have_gone_round() {
-    // The ACE field of each ACK, and what it acknowledges; the marks that are counted in the end.
+    // The ACE field of each ACK, and its acknowledgement number; the final count of marks.
     let table: [(&[(u8, u32)], u32); 6] = [
         (&[(5, 1), (5, 10)], 8),
         (&[(6, 1), (5, 10)], 8),
@@ -684,7 +684,7 @@ fn both_ends_agree_on_what_was_marked() {
                 // Without a timestamp, nothing shows that the count of a packet is newer.
                 continue;
             }
-            // A cycle of ACE hides behind a lost ACK where no option tells of it.
+            // A lost ACK hides a cycle of ACE if no option reports it.
             let told = sender.delivered_ce_bytes == receiver.received_ce_bytes;
             let most = if told || seed % 4 == 0 { 7 } else { 15 };
             let lacking = receiver.received_ce.saturating_sub(sender.delivered_ce);

@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    /// What this open taught, once. To be asked after [`poll_event`](Self::poll_event).
+    /// The outcome of this open, once. Call it after [`poll_event`](Self::poll_event).
     pub fn poll_fast_open(&mut self) -> Option<FastOpenOutcome> {
         self.fast_open.as_mut()?.outcome.take()
     }
@@ -98,7 +98,7 @@ impl Connection {
             end,
             sent_at: cx.now,
             serial,
-            // One segment, whatever the MSS turns out to be.
+            // One segment, for any MSS.
             mss: len,
             retransmissions: 0,
             sacked: false,
@@ -126,7 +126,7 @@ impl Connection {
         if !open.offered && open.sent == 0 {
             return false;
         }
-        // A cookie that nobody asked for is not kept.
+        // A cookie that was not requested is not kept.
         let given = seg.repr.options.syn().fast_open.filter(|_| open.offered);
         let given = given.filter(|option| !option.cookie.is_empty());
         let refused = match open.params.option {

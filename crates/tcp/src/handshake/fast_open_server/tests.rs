@@ -84,7 +84,8 @@ fn a_lost_syn_ack_is_sent_again_without_the_data_behind_it() {
     assert_eq!(t.sleep(), 1000);
     t.expect("S. 0:0 ack 11");
     t.expect_nothing();
-    // The peer knows nothing of the SYN-ACK, and its path may have disliked the first SYN.
+    // The peer has not received the SYN-ACK, and its path may have dropped the first SYN because of
+    // the option.
     t.recv("S 0:0");
     t.expect("S. 0:0 ack 11");
     t.recv("S 0:10");
@@ -190,7 +191,7 @@ fn resets_and_fins_of_the_peer() {
 
 #[test]
 fn our_own_close() {
-    // With data that nobody has read.
+    // With unread data.
     let mut t = early();
     t.call(|conn, cx| conn.close(cx));
     t.expect("R. 1:1 ack 11");

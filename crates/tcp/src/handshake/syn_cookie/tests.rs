@@ -86,7 +86,7 @@ fn everything_comes_back_in_the_timestamp() {
     let info = conn.info(&config);
     assert_eq!((info.snd_mss, info.snd_wscale, info.snd_wnd), (1288, 7, 500 << 7));
     assert!(info.sack && info.timestamps && info.window_scaling && conn.ecn.is_on());
-    // The cookie's clock stands still for 64 ms at a time.
+    // The cookie's clock has steps of 64 ms.
     let rtt = info.rtt.as_millis();
     assert!((100..164).contains(&rtt), "{rtt}");
 }
@@ -176,8 +176,8 @@ fn a_window_is_counted_as_the_syn_ack_has_counted_it() {
 }
 
 proptest! {
-    /// Whatever a SYN offers, the ACK brings back and the socket says: the right edge that the
-    /// SYN-ACK has shown never moves left.
+    /// For any options of a SYN, the ACK returns them and the socket has them: the right edge that
+    /// the SYN-ACK has shown never moves left.
     #[test]
     fn the_first_window_is_never_taken_back(
         (stamps, scale, sack, stripped, cookie) in any::<(bool, bool, bool, bool, bool)>(),
@@ -214,7 +214,7 @@ proptest! {
         prop_assert_eq!(val.wrapping_sub(offset) & BITS, bits);
     }
 
-    /// Whatever an ACK says, it makes a connection that holds together, or none.
+    /// Any ACK makes a consistent connection, or none.
     #[test]
     fn any_ack_is_taken_or_refused(seq: u32, ack: u32, window: u16, val: u32, ecr: u32, mss: u8) {
         let (config, counters) = (Config::default(), Counters::new());
@@ -242,7 +242,7 @@ fn a_listener_that_waits_for_data_takes_a_bare_ack_with_a_cookie() {
     let mut ack = segment(IRS + 1, (COOKIE + 1).0, TcpFlags::ACK, TcpOptions::default());
     let mut conn = Connection::accept_cookie(&cx, params, &ack, 0).unwrap();
     conn.handle_segment(&cx, &mut ack);
-    // Nothing would ever end it otherwise: its SYN-ACK is not sent again, and has no timer.
+    // Otherwise nothing would ever end it: its SYN-ACK is not retransmitted, and has no timer.
     assert_eq!(conn.state(), State::Established);
 }
 

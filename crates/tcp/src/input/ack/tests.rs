@@ -27,7 +27,7 @@ const MSS: u32 = 1000;
 const ISS: SeqNum = SeqNum(u32::MAX - 5000);
 const IRS: SeqNum = SeqNum(7);
 
-/// What the peer can do.
+/// The features of the peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Sack,
@@ -190,7 +190,7 @@ impl Trace {
         sent
     }
 
-    /// Sends again what recovery gives, and returns the ranges.
+    /// Retransmits the data that recovery selects, and returns the ranges.
     fn resend(&mut self) -> Vec<(u32, u32)> {
         let mut sent = Vec::new();
         loop {
@@ -241,7 +241,7 @@ fn an_ack_of_the_future_and_one_too_old_are_refused() {
         (0, max, AckOutcome::Ok),
         (0, max - all, AckOutcome::Ok),
         (0, max - all - 1, AckOutcome::Unbelievable),
-        // Once more was acknowledged than a window, that is the limit.
+        // Once more than a window was acknowledged, that is the limit.
         (1_u64 << 33, max - max_wnd, AckOutcome::Ok),
         (1 << 33, max - max_wnd - 1, AckOutcome::Unbelievable),
     ];
@@ -512,7 +512,7 @@ fn nothing_is_sent_again_while_it_is_still_below_us() {
     trace.ack(0, &[(MSS, 5 * MSS)]);
     assert_eq!(trace.phase(), RecoveryState::Recovery);
     for _ in 0..3 {
-        // However often output asks, it is one retransmission that was left out.
+        // For any number of polls, one retransmission was omitted.
         assert!(trace.resend().is_empty());
         assert_eq!(trace.count(Counter::TcpSpuriousRtxHostQueues), 2);
     }

@@ -1,4 +1,4 @@
-//! What bounds a packet, case by case, and a naive model that plans for itself.
+//! The limits of a packet, case by case, and a naive model with its own plan.
 
 use proptest::prelude::*;
 
@@ -121,7 +121,7 @@ fn a_corked_write_may_grow_by_less_than_what_is_left_of_its_goal() {
     }
 }
 
-/// What the model says: the hold, or length, bound and tail.
+/// The model's result: the hold, or length, bound and tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Naive {
     Held(Hold),

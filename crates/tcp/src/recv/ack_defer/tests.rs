@@ -17,7 +17,7 @@ fn settled(rcvbuf: usize) -> Trace {
     t
 }
 
-/// Whether the owner of a batch may go on after this segment.
+/// Whether the owner of a batch may continue after this segment.
 fn goes_on(t: &mut Trace, line: &str) -> bool {
     t.recv(line);
     t.call(|conn, cx| conn.may_defer_ack(cx, Batch::Backlog))
@@ -179,7 +179,7 @@ fn each_reason_has_a_counter_of_its_own() {
     }
 }
 
-/// Has a request of three segments arrive for somebody who waits, after an answer.
+/// A request of three segments arrives for a waiting reader, after an answer.
 fn request_for_a_reader() -> Trace {
     let mut t = Trace::established(Setup::default());
     t.recv("P. 1:501 ack 1");
@@ -280,8 +280,8 @@ fn random_batch(t: &mut Trace, numbers: &mut Numbers, next: &mut u32, late: &mut
     }
 }
 
-/// After every batch, what has arrived is acknowledged, or a timer of at most 200 ms will have it
-/// acknowledged, whatever was deferred, left to a reader or compressed on the way.
+/// After every batch, arrived data is acknowledged, or a timer of at most 200 ms will acknowledge
+/// it, even if the ACK was deferred, left to a reader or compressed.
 #[test]
 fn nothing_is_ever_forgotten() {
     for seed in 0..under_miri(200, 2) {

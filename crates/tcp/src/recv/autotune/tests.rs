@@ -54,7 +54,7 @@ fn without_a_round_trip_nothing_is_known() {
 
 #[test]
 fn a_short_round_trip_gives_less_room_for_growth() {
-    // Round trip in microseconds, what is wanted after 20,000 bytes instead of 10,000.
+    // Round trip in microseconds, and the buffer required after 20,000 bytes instead of 10,000.
     for (micros, want) in [(50, 42_000), (500, 60_000), (1000, 80_000), (20_000, 80_000)] {
         assert_eq!(wanted(20_000, 10_000, Nanos::from_micros(micros)), want, "{micros}");
     }

@@ -34,7 +34,7 @@ fn windows_shrink_but_their_right_edges_stay() {
         t.drain();
         assert_eq!(t.conn.rcv.adv, edge);
     }
-    // What was offered before is used up; then there is tcp_rmem[0] at a time.
+    // The earlier offer is used up; then there is tcp_rmem[0] at a time.
     let offered = edge.since(t.conn.rcv.nxt);
     for _ in 0..offered / 1000 {
         let start = t.conn.rcv.nxt.since(t.conn.rcv.irs);
@@ -92,7 +92,7 @@ fn closed(setup: Setup) -> Trace {
     }
     t.recv(". 5001:6001 ack 1");
     t.expect(". 1:1 ack 5001 win 0");
-    // What is sent again is a probe, and is answered as one.
+    // The retransmission is a probe, and is answered as one.
     t.recv(". 5001:6001 ack 1");
     t.expect(". 1:1 ack 5001 win 0");
     t.expect_nothing();
@@ -113,7 +113,7 @@ fn a_window_is_closed_when_data_is_dropped() {
         assert!(!t.conn.awaits_memory());
         t.recv(". 5001:6001 ack 1");
         assert_eq!(t.conn.readable(), 1000);
-        // Others give memory back; or the peer asks after they have.
+        // Other connections free memory; or the peer probes after they have.
         for asks in [true, false] {
             let mut t = closed(setup.clone());
             t.call(|conn, cx| conn.handle_memory(cx));

@@ -89,7 +89,7 @@ fn a_fin_counts_as_a_byte() {
 }
 
 proptest! {
-    /// Whatever arrives in whatever order, the queue holds the bytes of the model.
+    /// For any data in any order, the queue holds the bytes of the model.
     #[test]
     fn matches_the_model(
         base in any::<u32>(),

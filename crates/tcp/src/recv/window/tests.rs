@@ -1,4 +1,4 @@
-//! Tests of the windows that are told.
+//! Tests of the advertised windows.
 
 use super::*;
 use crate::Ecn;
@@ -103,7 +103,7 @@ fn every_copy_of_a_syn_ack_offers_the_same() {
         t.expect("S. 0:0 ack 1 win 4096");
         t.sleep();
         t.expect("S. 0:0 ack 1 win 4096");
-        // Whatever the buffer is now, and though memory is short: the edge stays where it was.
+        // With any buffer, and although memory is short, the edge stays.
         t.below.memory = MemoryRoom { pressure: true, bytes: u32::MAX };
         t.recv(". 1:1 ack 1");
         t.recv("P. 1:101 ack 1");
@@ -148,7 +148,7 @@ fn a_duplicate_that_opens_the_window_counts() {
     told(&mut t, (1, 1001), 4);
     told(&mut t, (1001, 2001), 3);
     told(&mut t, (2001, 3001), 2);
-    // What is there is much more than the buffer now: the same edge is rounded down.
+    // The contents are much more than the buffer now: the same edge is rounded down.
     t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(256)));
     told(&mut t, (3001, 4001), 1);
     told(&mut t, (4001, 4501), 0);
@@ -253,7 +253,7 @@ fn following(bytes: usize, unread: usize) -> Trace {
     t
 }
 
-/// What the next ACK offers after `bytes` more were read.
+/// The next ACK's window after `bytes` more were read.
 fn offered_after(t: &mut Trace, bytes: usize) -> u32 {
     let mut buffer = std::vec![0; bytes];
     assert_eq!(t.call(|conn, cx| conn.read(cx, &mut buffer)), Ok(bytes));
@@ -313,19 +313,19 @@ fn a_window_does_not_shrink_below_what_waits_behind_a_hole() {
     assert_eq!(alone.rcv.adv(), end);
 }
 
-/// An ACK of what came before a mark promises nothing, so it may say no more than was promised:
-/// else the edge of a window goes back with the next, by more than rounding explains.
+/// An ACK of data before a mark promises nothing, so its window must not exceed the promised one.
+/// Otherwise the edge moves back with the next ACK, by more than rounding explains.
 #[test]
 fn the_ack_before_a_mark_says_no_later_edge() {
     let mut t = Trace::established(Setup::default());
     t.conn.rcv.wscale = 10;
-    // What was promised is much more than the buffer now: edges are rounded down.
+    // The promised window is much more than the buffer now: edges are rounded down.
     t.call(|conn, cx| conn.set_option(cx, SetOption::RcvBuf(256)));
     t.call(|conn, cx| conn.set_option(cx, SetOption::QuickAck(false)));
     t.conn.ecn = EcnState::classic();
     t.conn.ecn.set_needed(true);
     let (mut edge, mut acks) = (0, 0);
-    // Nobody reads, so the edge stays where it is; each length leaves another rest of a unit.
+    // No data is read, so the edge stays; each length leaves another rest of a unit.
     let mut at = 1;
     for (segment, len) in (300..420).step_by(7).enumerate() {
         let ecn = if segment % 3 == 1 { Ecn::Ce } else { Ecn::Ect0 };

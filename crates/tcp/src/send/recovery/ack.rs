@@ -89,7 +89,7 @@ impl Run<'_> {
         self.take_answer_of_probe(ack.ack);
     }
 
-    /// SEG.ACK is below SND.UNA: only the blocks are looked at, and judged whatever they tell.
+    /// SEG.ACK is below SND.UNA: only its SACK blocks are processed, and checked in any case.
     fn take_old_ack(&mut self, ack: &AckView) {
         self.facts.duplicates = None;
         let looks = self.conn.sack && !ack.blocks.is_empty() && !self.flight.board.is_empty();
@@ -122,8 +122,8 @@ impl Run<'_> {
         }
     }
 
-    /// Step 4, the count of marks. One that comes with nothing new may have been overtaken, unless
-    /// a timestamp says that it is not.
+    /// Step 4, the count of marks. A count that comes with nothing new may have been overtaken,
+    /// unless a timestamp shows that it was not.
     fn take_count(&mut self) {
         let Marks::Counted(count) = self.facts.marks else { return };
         // Without SACK, duplicates stand for what arrives.
@@ -219,8 +219,8 @@ impl Run<'_> {
         self.take_off_duplicates(acked.acked_segs);
     }
 
-    /// Without SACK: the ACK took `acked` segments off. What is lost may have changed since
-    /// duplicates were last counted, so that there may be too many even if it took none.
+    /// Without SACK: the ACK removed `acked` segments. Lost segments may have changed since
+    /// duplicates were last counted, so there may be too many even if it removed none.
     fn take_off_duplicates(&mut self, acked: u32) {
         let arrived = self.flight.board.subtract_delivered(acked);
         self.deliver(arrived.delivered);
@@ -229,7 +229,7 @@ impl Run<'_> {
         }
     }
 
-    /// What learns of ranges that arrive, and the scoreboard that tells of them.
+    /// The handler of arriving ranges, and the scoreboard that reports them.
     fn arrivals(&mut self) -> (Arrived<'_>, &mut super::super::scoreboard::Scoreboard) {
         let rec = &mut *self.rec;
         let arrived = Arrived {
@@ -301,7 +301,7 @@ impl Run<'_> {
     }
 }
 
-/// Learns of each range that an ACK delivers.
+/// Handles each range that an ACK delivers.
 struct Arrived<'a> {
     now: Instant,
     ts: &'a TimestampState,

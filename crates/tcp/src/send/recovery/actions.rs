@@ -1,4 +1,4 @@
-//! What the rows of the tables do: entering a state, leaving it, undoing a reduction (sections 4
+//! The effects of the tables' rows: entering a state, leaving it, undoing a reduction (sections 4
 //! and 6 of docs/recovery.md), and the two events that enter Loss without their own timer.
 
 use plimsoll_wire::SeqNum;
@@ -11,7 +11,7 @@ use crate::congestion::Event;
 use crate::context::Context;
 use crate::counters::Counter;
 
-/// What becomes of what is marked lost when a reduction is undone.
+/// The treatment of ranges marked lost when a reduction is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marks {
     /// It stays lost.
@@ -84,7 +84,7 @@ impl Run<'_> {
         self.queue_cwr();
     }
 
-    /// A reduction begins that no loss asks for, and that nothing undoes.
+    /// A reduction begins without a loss, and cannot be undone.
     pub(super) fn begin_cwr(&mut self) {
         self.rec.undo.remember_ssthresh(0);
         self.rec.undo.forget_point();
@@ -92,7 +92,7 @@ impl Run<'_> {
         self.enter(RecoveryState::Cwr);
     }
 
-    /// The same, and marks ask for it.
+    /// The same, because of marks.
     pub(super) fn begin_cwr_by_marks(&mut self) {
         self.rec.undo.remember_ssthresh(0);
         self.rec.undo.forget_point();
@@ -159,7 +159,7 @@ impl Run<'_> {
         if fresh && sacked >= u32::from(self.cx.config.tcp_reordering) {
             self.rec.reordering.on_timeout(self.cx.config);
         }
-        // 7, which asks for the state of before.
+        // 7, which needs the previous state.
         let began = fresh || self.is_in(&[RecoveryState::Cwr]);
         let frto = self.cx.config.tcp_frto != 0 && (began || repeated);
         // 6.

@@ -1,11 +1,11 @@
-//! What input asks of a segment before [`Recovery::on_ack`](super::Recovery::on_ack): section 3 of
-//! docs/recovery.md up to step 1. Nothing is changed here.
+//! The checks of a segment by input before [`Recovery::on_ack`](super::Recovery::on_ack): section 3
+//! of docs/recovery.md up to step 1. They change nothing.
 
 use plimsoll_wire::SeqNum;
 
 use crate::time::Nanos;
 
-/// Where the number of an ACK lies.
+/// The position of an ACK's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckNumber {
     /// It acknowledges what was never sent, or is older than any ACK under way can be. It gets a
@@ -18,7 +18,7 @@ pub(crate) enum AckNumber {
 }
 
 impl AckNumber {
-    /// Where SEG.ACK `ack` lies. `max_wnd` is the largest window that the peer ever offered.
+    /// The position of SEG.ACK `ack`. `max_wnd` is the largest window that the peer ever offered.
     pub(crate) fn of(ack: SeqNum, (una, nxt): (SeqNum, SeqNum), max_wnd: u32) -> AckNumber {
         if nxt < ack || (ack < una && una.since(ack) > max_wnd) {
             AckNumber::Unbelievable
@@ -30,7 +30,7 @@ impl AckNumber {
     }
 }
 
-/// What a segment says of the window.
+/// The window of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowView {
     /// SEG.SEQ.

@@ -1,4 +1,4 @@
-//! What left: new data, data that left again, and the end of output (sections 5, 8 and 10 of
+//! Departures: new data, retransmitted data, and the end of output (sections 5, 8 and 10 of
 //! docs/recovery.md).
 
 use super::super::scoreboard::{Resent, SentRange, SentState};
@@ -130,8 +130,8 @@ impl Recovery {
         self.burst || self.probe.due() == Some(Probe::New)
     }
 
-    /// No more new data leaves in this call. Returns whether what is lost leaves in its place:
-    /// F-RTO wanted new data first, and none has left (RFC 5682, section 2.1, step 2).
+    /// No more new data leaves in this call. Returns whether lost data leaves in its place: F-RTO
+    /// required new data first, and none has left (RFC 5682, section 2.1, step 2).
     pub(crate) fn end_new_first(&mut self, conn: &ConnView) -> bool {
         if self.permission != Permission::NewFirst {
             return false;
@@ -145,8 +145,7 @@ impl Recovery {
         true
     }
 
-    /// Output has come to its end. `waited_for_cwnd` if a packet waited for more of the congestion
-    /// window.
+    /// Output has ended. `waited_for_cwnd` if a packet waited for more of the congestion window.
     pub(crate) fn on_output_end(
         &mut self,
         cx: &Context,

@@ -1,4 +1,4 @@
-//! What is lost: by time with SACK (section 7 of docs/recovery.md), by counting without (section
+//! Loss detection: by time with SACK (section 7 of docs/recovery.md), by counting without (section
 //! 4, "Without SACK"), and by a timeout.
 
 use super::rack::ReorderingView;

@@ -55,7 +55,7 @@ pub(super) fn is_over(
     trying >= limit
 }
 
-/// Whether retransmission has gone on for R1 (RFC 9293, section 3.8.3), which is `tcp_retries1` as
+/// Whether retransmission has lasted for R1 (RFC 9293, section 3.8.3), which is `tcp_retries1` as
 /// R2 is `tcp_retries2`.
 pub(super) fn passed_r1(trying: Nanos, bounds: RtoBounds, config: &Config) -> bool {
     trying >= time_of_timeouts(FIRST_TIMEOUT, config.tcp_retries1, bounds.max)

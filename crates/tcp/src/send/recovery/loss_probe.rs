@@ -10,7 +10,7 @@ const LEAST_DELAY: Nanos = Nanos::from_millis(2);
 /// When a probe leaves if there is no round trip yet.
 const PTO_WITHOUT_SRTT: Nanos = Nanos::from_secs(1);
 
-/// What a probe carries.
+/// The contents of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     /// Data that was never sent.
@@ -32,7 +32,7 @@ struct Out {
     segs: u16,
 }
 
-/// What was in flight when a probe left.
+/// The data in flight when a probe left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProbeFlight {
     /// Segments, the one that the probe may repair counted.
@@ -41,7 +41,7 @@ pub(super) struct ProbeFlight {
     pub(super) app_limited: bool,
 }
 
-/// What an ACK says to a probe.
+/// The values of an ACK that a probe needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbeAck {
     /// SEG.ACK.

@@ -1,9 +1,9 @@
 //! The least round trip of a window of time (section 9 of docs/recovery.md, row "min RTT").
 //!
-//! Three samples at most are kept, in the order of time and, strictly, of length: the least one,
+//! At most three samples are kept, in the order of time and, strictly, of length: the least one,
 //! the least of those that came a quarter of the window after it or later, and the least of those
-//! that came half a window after it or later. When the first has become too old the next one takes
-//! its place, so that a path that became longer is noticed without a jump to whatever sample comes.
+//! that came half a window after it or later. When the first has become too old the next one
+//! replaces it. So a path that became longer is noticed without a jump to an arbitrary sample.
 
 use arrayvec::ArrayVec;
 

@@ -1,19 +1,20 @@
-//! Loss recovery: what is lost, when it leaves again, and what that does to the window.
+//! Loss recovery: which data is lost, when it is retransmitted, and the effect on the window.
 //!
-//! The specification is docs/recovery.md; its words and its numbers of sections and rows are used
-//! here. This module is written from it, from the RFCs that it names and from the scripts below
+//! The specification is docs/recovery.md, whose terms and numbers of sections and rows are used
+//! here. This module was written from it, from the RFCs that it names and from the scripts below
 //! tests/drill.
 //!
 //! # Theory of operation
 //!
 //! [`Recovery`] has the variables of RFC 5681, 5682, 6298, 6582, 6675, 8985 and 9937. It works on
-//! the scoreboard and on the congestion controller, which the send half lends it with each call
-//! ([`Flight`]), looks at the connection through a [`ConnView`], and says in its result what others
-//! have to do. It sends nothing: output asks [`Recovery::next_retransmission`] and tells what left.
+//! the scoreboard and on the congestion controller, which it borrows from the send half with each
+//! call ([`Flight`]), and reads the connection through a [`ConnView`]. Its results are the work
+//! that other parts must do. It sends nothing: output calls [`Recovery::next_retransmission`] and
+//! reports the packets that left.
 //!
 //! An ACK takes the steps of section 3 ([`ack`]). One of them walks the tables of section 4
-//! ([`table`]), which stand in the code as they are on the page: rows, each with a guard and an
-//! effect. What rows do is in [`actions`], what is lost in [`detect`].
+//! ([`table`]), which are in the code as on the page: rows, each with a guard and an effect. The
+//! effects are in [`actions`], loss detection in [`detect`].
 //!
 //! | section of docs/recovery.md | file |
 //! |---|---|
@@ -41,26 +42,26 @@
 //!
 //! # Who calls what
 //!
-//! - A segment came: input asks [`AckNumber::of`] and [`WindowView::brings_window`], takes the
+//! - A segment came: input calls [`AckNumber::of`] and [`WindowView::brings_window`], takes the
 //!   window, and calls [`Recovery::on_ack`] while SND.UNA has not moved yet.
 //! - The timer fired: [`Recovery::on_timer`].
-//! - Output sends what is lost: [`Recovery::next_retransmission`], then
-//!   [`Recovery::on_retransmitted`], until there is nothing more.
+//! - Output sends lost data: [`Recovery::next_retransmission`], then
+//!   [`Recovery::on_retransmitted`], until there is no more.
 //! - Output sends new data: [`Recovery::restart_after_idle`] and [`Recovery::new_data_quota`], then
-//!   [`Recovery::on_new_data`] with SND.NXT behind it.
+//!   [`Recovery::on_new_data`] with SND.NXT after it.
 //! - The queue below was full: [`Recovery::on_refused`].
-//! - No more new data leaves: [`Recovery::end_new_first`] says whether what is lost leaves in its
+//! - No more new data leaves: [`Recovery::end_new_first`] returns whether lost data leaves in its
 //!   place.
-//! - Output has come to its end: [`Recovery::on_output_end`].
+//! - Output has ended: [`Recovery::on_output_end`].
 //! - The MSS went down: [`Recovery::on_mss_lowered`].
 //! - The handshake ended: [`Recovery::on_established`], or with early data
 //!   [`Recovery::on_early_handshake_done`] before the ACK is taken.
-//! - A SYN-ACK left out data of our SYN: [`Recovery::on_syn_data_refused`].
+//! - A SYN-ACK did not acknowledge data of our SYN: [`Recovery::on_syn_data_refused`].
 //! - A SYN-ACK before early data was lost twice: [`Recovery::on_third_syn_ack`].
 //!
-//! After each of them the timer of retransmission is armed as [`Recovery::deadline`] says.
+//! After each of them the retransmission timer is set to [`Recovery::deadline`].
 //!
-//! All windows count wire segments. There is no queue here and nothing on the heap.
+//! All windows count wire segments. There is no queue here and no heap allocation.
 
 mod ack;
 mod actions;
@@ -125,12 +126,12 @@ pub(crate) enum RecoveryState {
     Loss = 4,
 }
 
-/// What retransmission may do until the next ACK.
+/// The data that may be sent until the next ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Permission {
-    /// Send what is lost.
+    /// Lost data.
     Lost,
-    /// Send new data, and what is lost only if there is none (RFC 5682).
+    /// New data, and lost data only if there is none (RFC 5682).
     NewFirst,
     /// Nothing.
     None,
@@ -145,17 +146,17 @@ pub(crate) struct Recovery {
     frto: bool,
     /// Timeouts since SND.UNA last moved.
     retries: u8,
-    /// New data has left since output last came to its end.
+    /// New data has left since output last ended.
     burst: bool,
-    /// What should have left again is still below us.
+    /// Data to retransmit is still below.
     waits_below: bool,
-    /// The RTO has fired, and nothing has left again since.
+    /// The RTO has fired, and nothing was retransmitted since.
     timed_out: bool,
-    /// The packet below us for which a retransmission was last left out.
+    /// The packet below because of which a retransmission was last omitted.
     left_out: Serial,
     /// RecoveryPoint: SND.NXT when the state began.
     recovery_point: SeqNum,
-    /// Since when something is sent again and again: the clock of giving up.
+    /// The start of the present series of retransmissions: the clock of giving up.
     trying_since: Option<Instant>,
     /// When data last left.
     last_departure: Instant,
@@ -174,7 +175,7 @@ pub(crate) struct Recovery {
     rows: std::vec::Vec<&'static str>,
 }
 
-/// What `TCP_INFO` sums up over the life of a connection.
+/// The totals of `TCP_INFO` over the life of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     /// Segments delivered, modulo 2^32.
@@ -223,7 +224,7 @@ impl Recovery {
         self.timer.deadline()
     }
 
-    /// What the timer waits for, if it runs.
+    /// The event that the timer waits for, if it runs.
     pub(crate) fn waits_for(&self) -> Option<Waits> {
         self.timer.waits_for()
     }
@@ -278,7 +279,7 @@ impl Recovery {
         self.figures.delivered
     }
 
-    /// Those that were marked, as far as ACKs told (`tcpi_delivered_ce`).
+    /// Marked segments, as far as ACKs reported them (`tcpi_delivered_ce`).
     pub(crate) fn delivered_ce(&self) -> u32 {
         self.figures.delivered_ce
     }
@@ -336,7 +337,7 @@ impl Recovery {
         cx.counters.bump(Counter::TcpDeliveredCe);
     }
 
-    /// Our SYN was delivered beside data (Fast Open): it counts as a segment.
+    /// Our SYN was delivered with data (Fast Open): it counts as a segment.
     pub(crate) fn on_syn_delivered(&mut self) {
         self.figures.delivered = self.figures.delivered.wrapping_add(1);
     }

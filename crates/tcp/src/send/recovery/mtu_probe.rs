@@ -1,4 +1,4 @@
-//! What ACKs tell of a probe of the path MTU (RFC 4821, sections 7.6 and 7.7; section 4 of
+//! The outcome of a path MTU probe, from ACKs (RFC 4821, sections 7.6 and 7.7; section 4 of
 //! docs/recovery.md, "Probes of the path MTU").
 
 use super::run::Run;
@@ -29,7 +29,7 @@ impl Run<'_> {
     pub(super) fn fail_mtu_probe(&mut self) {
         self.cx.counters.bump(Counter::TcpMtupFail);
         self.facts.mtu_probe = Some(ProbeOutcome::TooLong);
-        // What was taken off for its length.
+        // The amount that was subtracted for its length.
         let cwnd = self.cwnd().saturating_add(1);
         self.set_cwnd(cwnd);
         self.flight.board.mark_lost_above_mss(self.conn.mss);

@@ -9,7 +9,7 @@ use super::testing::*;
 use super::*;
 use crate::testing::under_miri;
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u32),
@@ -187,7 +187,7 @@ proptest! {
         prop_assert_eq!(receiver.next, 40_001);
         prop_assert!(s.board.is_empty());
         prop_assert!(s.rec.deadline().is_none());
-        // Without loss and marks the connection is as any other again.
+        // Without loss and marks the connection behaves like any other again.
         for ack_of in [41_001, 42_001, 43_001] {
             s.write(1000);
             s.wait(100);
@@ -215,7 +215,7 @@ fn segments(text: &str) -> Vec<(u32, u32)> {
 /// A receiver that acknowledges each segment.
 struct Receiver {
     next: u32,
-    /// What is held out of order.
+    /// The data held out of order.
     held: Vec<(u32, u32)>,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Prr {
     prr_out: u32,
 }
 
-/// What an ACK says to a reduction, after it was taken.
+/// The values of a processed ACK that a reduction needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PrrAck {
     /// Segments that it delivered (RFC 9937: `DeliveredData`).
@@ -24,7 +24,7 @@ pub(super) struct PrrAck {
     pub(super) safe: bool,
     /// Segments in flight after it.
     pub(super) pipe: u32,
-    /// What cwnd comes down to.
+    /// The target of cwnd.
     pub(super) ssthresh: u32,
 }
 
@@ -61,7 +61,7 @@ impl Prr {
         Some(ack.pipe.saturating_add(sndcnt.max(least)).max(1))
     }
 
-    /// What may leave while more is in flight than ssthresh.
+    /// The amount that may leave while more is in flight than ssthresh.
     fn proportional(&self, ssthresh: u32) -> u32 {
         let scaled = u64::from(self.prr_delivered) * u64::from(ssthresh);
         let target = scaled.div_ceil(u64::from(self.recover_fs.max(1)));
@@ -104,8 +104,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the ACKs come, cwnd ends at ssthresh when a window has been delivered and what
-        /// cwnd lets go leaves at once.
+        /// For any order of ACKs, cwnd ends at ssthresh when a window has been delivered and the
+        /// data that cwnd allows leaves at once.
         #[test]
         fn a_window_later_cwnd_is_ssthresh(
             recover_fs in 4_u32..200,

@@ -36,7 +36,7 @@ pub(super) struct Rack {
     grown_at: u32,
 }
 
-/// What the reordering window follows from.
+/// The inputs of the reordering window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReorderingView {
     /// Reordering was seen in the life of the connection.
@@ -81,7 +81,7 @@ impl Rack {
         self.pending = true;
     }
 
-    /// Whether an ACK has to look for losses. It is asked once.
+    /// Whether an ACK must check for losses. Each request is returned once.
     pub(super) fn take_pending(&mut self) -> bool {
         core::mem::take(&mut self.pending)
     }
@@ -91,7 +91,7 @@ impl Rack {
         self.rtt
     }
 
-    /// What was delivered of what left last.
+    /// The delivered segment that left last.
     pub(super) fn newest(&self) -> XmitOrder {
         self.newest
     }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((rack.mult, rack.persistence), (1, 0));
     }
 
-    /// What left at `millis`, for the first time or again.
+    /// A range that left at `millis`, for the first time or again.
     fn range(millis: u64, retransmissions: u8) -> SentRange {
         SentRange {
             start: SeqNum(1),

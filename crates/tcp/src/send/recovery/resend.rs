@@ -1,4 +1,4 @@
-//! What leaves again next, and how much of it (section 10 of docs/recovery.md, "What leaves").
+//! The next data to retransmit, and its amount (section 10 of docs/recovery.md, "What leaves").
 
 use plimsoll_wire::SeqNum;
 
@@ -19,7 +19,8 @@ impl Recovery {
         self.probe.due() == Some(Probe::Old) || board.lost_out() > 0
     }
 
-    /// What is to be retransmitted next. `largest` is how many bytes of data a packet may hold now.
+    /// The next data to retransmit. `largest` is the number of bytes of data that a packet may hold
+    /// now.
     pub(crate) fn next_retransmission(
         &mut self,
         cx: &Context,

@@ -1,4 +1,4 @@
-//! Between which bounds the retransmission timeout lies: those of the settings, or of the socket
+//! The bounds of the retransmission timeout: those of the settings, or of the socket
 //! (TCP_RTO_MIN_US, TCP_RTO_MAX_MS) and its route (`rto_min`).
 
 use crate::config::{Config, Options};
@@ -29,7 +29,7 @@ pub(crate) struct OwnRtoBounds {
 impl OwnRtoBounds {
     pub(crate) const NONE: OwnRtoBounds = OwnRtoBounds { min: 0, max: 0 };
 
-    /// Those of a socket. What the route says goes before its own least one, as on Linux.
+    /// Those of a socket. The route's lower bound takes precedence over the socket's, as on Linux.
     pub(crate) fn of(options: &Options) -> OwnRtoBounds {
         OwnRtoBounds::new(options.route.rto_min.or(options.rto_min), options.rto_max)
     }

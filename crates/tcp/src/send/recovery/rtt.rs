@@ -20,7 +20,7 @@ const RTO_AFTER_LOST_SYN: Nanos = Nanos::from_secs(3);
 /// The backoff does not go beyond this.
 const MAX_BACKOFF: u8 = 31;
 
-/// What the samples say.
+/// The values derived from samples.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     /// 8 SRTT in nanoseconds.
@@ -44,7 +44,7 @@ pub(crate) struct RttEstimator {
     /// The exponent of the timeout.
     backoff: u8,
     least: MinRtt,
-    /// What the socket was given.
+    /// The bounds set for the socket.
     own_bounds: OwnRtoBounds,
 }
 
@@ -177,7 +177,7 @@ impl RttEstimator {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
-    /// What backed off has not left.
+    /// Undoes a back-off: the retransmission of that timeout has not left.
     pub(super) fn take_back_off(&mut self) {
         self.backoff = self.backoff.saturating_sub(1);
     }

@@ -10,7 +10,7 @@ use crate::counters::Counter;
 use crate::mtu::search::ProbeOutcome;
 use crate::time::Nanos;
 
-/// What a DSACK of the ACK said.
+/// The contents of a DSACK of the ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BelievedDsack {
     /// There was none, or it was not believed.
@@ -30,33 +30,33 @@ pub(super) struct Newest {
     pub(super) delivered: u32,
 }
 
-/// What is known of the ACK. Nothing of it holds in other calls.
+/// The values of the present ACK. They are not valid in other calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
     /// SND.UNA.
     pub(super) una: SeqNum,
     /// SND.UNA moved.
     pub(super) advanced: bool,
-    /// It is a duplicate, and stands for so many.
+    /// It is a duplicate, and counts for so many.
     pub(super) duplicates: Option<u32>,
     /// It says that the path is congested.
     pub(super) ece: bool,
-    /// What it says of marks.
+    /// The marks that it reports.
     pub(super) marks: Marks,
     /// Packets that were newly found marked, unless the count is old or there is none.
     pub(super) marked: Option<u32>,
     pub(super) tsecr: Option<u32>,
     pub(super) dsack: BelievedDsack,
-    /// What it SACKs.
+    /// The ranges that it SACKs.
     pub(super) sacked: Delivered,
-    /// What it acknowledges.
+    /// The ranges that it acknowledges.
     pub(super) acked: Delivered,
     /// Segments that it delivers.
     pub(super) delivered: u32,
     pub(super) newest: Option<Newest>,
     /// The RTT sample of what left last of what it covers, if it gave one.
     pub(super) newest_rtt: Option<Nanos>,
-    /// What has become of the probe of the path MTU.
+    /// The outcome of the path MTU probe.
     pub(super) mtu_probe: Option<ProbeOutcome>,
     /// It undid a reduction.
     pub(super) undone: bool,
@@ -73,7 +73,7 @@ pub(super) struct Run<'a> {
     pub(super) rec: &'a mut Recovery,
     pub(super) flight: Flight<'a>,
     pub(super) facts: Facts,
-    /// What becomes of CWR, if anything does.
+    /// The treatment of CWR, if there is one.
     pub(super) cwr: Option<Cwr>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         facts.duplicates = duplicate.then(|| u32::from(ack.segs));
     }
 
-    /// Segments that duplicate ACKs stand for; none if a DSACK says that they tell of copies.
+    /// Segments for which duplicate ACKs count; none if a DSACK shows that they report copies.
     pub(super) fn duplicates(&self) -> u32 {
         let told = self.facts.dsack == BelievedDsack::None;
         self.facts.duplicates.filter(|_| told).unwrap_or(0)

@@ -16,7 +16,7 @@ struct Row {
     effect: fn(&mut Run) -> Then,
 }
 
-/// What follows a row that applied.
+/// The continuation after a row that applied.
 enum Then {
     /// The next row.
     Next,
@@ -248,16 +248,17 @@ static RECOVERY: [Row; 9] = [
         guard: |run| run.is_delayed_part(),
         effect: |run| {
             if run.conn.sack {
-                // What is lost so far is not looked at: this starts the timer for the others, also
-                // if what was delivered is not new to RACK.
+                // Detection skips ranges that are marked lost already: it starts the timer for the
+                // others, even if the delivered segments are not new to RACK.
                 run.rec.rack.on_undo();
                 run.detect_loss();
             }
             run.forget_finished_retransmissions();
             run.undo(Marks::Drop, Counter::TcpPartialUndo);
             run.settle();
-            // What is late is not judged by the ACK that shows it to be late. Duplicates that are
-            // still counted do not say which segments they stand for, so they are.
+            // With SACK, late segments are not judged by the ACK that shows them to be late.
+            // Without, the duplicates still counted do not identify their segments, so they are
+            // judged.
             if run.conn.sack { Then::End } else { Then::Next }
         },
     },

@@ -164,7 +164,7 @@ impl Sender {
         sender
     }
 
-    /// Calls recovery with everything that it wants.
+    /// Calls recovery with all its arguments.
     pub(super) fn call<R>(
         &mut self,
         call: impl FnOnce(&mut Recovery, &Context, &ConnView, Flight) -> R,
@@ -180,7 +180,7 @@ impl Sender {
         result
     }
 
-    /// The rows that have applied since this was last asked.
+    /// The rows that have applied since the last call.
     pub(super) fn rows(&mut self) -> Vec<&'static str> {
         core::mem::take(&mut self.rows)
     }
@@ -215,7 +215,7 @@ impl Sender {
         self.output()
     }
 
-    /// An ACK comes. What leaves is asked by [`output`](Self::output).
+    /// An ACK comes. Departures are checked by [`output`](Self::output).
     pub(super) fn take(&mut self, ack: &Ack) -> AckEffects {
         let closed = self.conn.wnd == 0;
         let absolute = ISS + ack.ack;
@@ -292,7 +292,7 @@ impl Sender {
     }
 
     fn retransmit(&mut self) -> Option<String> {
-        // Small ranges that are joined may change pipe after it was asked.
+        // Small ranges that are joined may change pipe after it was read.
         let full = self.cc.cwnd() <= self.board.pipe();
         let next =
             self.call(|rec, cx, conn, flight| rec.next_retransmission(cx, conn, flight, 65_000));
@@ -325,7 +325,7 @@ impl Sender {
         })
     }
 
-    /// A packet of `len` bytes leaves, whatever cwnd says.
+    /// A packet of `len` bytes leaves, independently of cwnd.
     pub(super) fn send_now(&mut self, len: u32) -> String {
         let start = self.conn.nxt;
         let left = Departure { fin: false, ..self.depart(start, start + len) };

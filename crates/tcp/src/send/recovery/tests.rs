@@ -268,7 +268,7 @@ fn a_reordering_timer_that_finds_nothing_leaves_the_timeout() {
     s.write(3000);
     s.wait(100);
     s.on_ack(&ack(1001).sack(2001, 3001));
-    // What the timer would find has been SACKed in the meantime.
+    // The data that the timer would find lost has been SACKed in the meantime.
     s.take(&ack(1001).sack(1001, 2001));
     s.fire();
     assert_eq!((s.board.lost_out(), s.rec.waits_for()), (0, Some(Waits::Rto)));

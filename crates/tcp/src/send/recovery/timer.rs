@@ -22,7 +22,7 @@ const RENEGING_WAIT: Nanos = Nanos::from_millis(10);
 /// The bits of `tcp_early_retrans` that ask for probes.
 const PROBES: core::ops::RangeInclusive<u8> = 3..=4;
 
-/// What the timer waits for.
+/// The event that the timer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// The retransmission timeout.
@@ -187,8 +187,8 @@ impl Run<'_> {
             return effects;
         }
         if below {
-            // What has not left is not lost, but a queue that never lets it go is as good as a peer
-            // that never answers.
+            // A packet that has not left is not lost, but a queue that never sends it is like a
+            // peer that never answers.
             let wait = self.rto().min(LOOK_AGAIN);
             self.rec.timer.set(Waits::Rto, now + wait);
             return effects;

@@ -10,7 +10,7 @@ use plimsoll_wire::SeqNum;
 use super::view::ConnView;
 use crate::time::Instant;
 
-/// What is remembered of a reduction.
+/// The stored state of a reduction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Undo {
     /// UndoPoint: SND.UNA when the reduction began, while it may be undone.

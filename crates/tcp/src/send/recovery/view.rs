@@ -1,4 +1,4 @@
-//! What recovery is told with each call, and what follows from it for the rest of the connection.
+//! The inputs of recovery for each call, and the consequences for the rest of the connection.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
@@ -12,16 +12,16 @@ use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Instant, Nanos};
 
-/// What recovery changes beside itself. Both are the send half's.
+/// The state outside recovery that it changes. Both parts belong to the send half.
 #[derive(Debug)]
 pub(crate) struct Flight<'a> {
-    /// What was sent, and what has become of it.
+    /// All sent data, and its state.
     pub(crate) board: &'a mut Scoreboard,
     /// cwnd, ssthresh and the algorithm.
     pub(crate) cc: &'a mut Controller,
 }
 
-/// What recovery looks at of the connection, as it is before the call.
+/// The inputs of recovery from the connection, as it is before the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnView {
     /// The state of RFC 9293.
@@ -60,11 +60,11 @@ pub(crate) struct ConnView {
     pub(crate) writer_waits: bool,
     /// Ranges that SACK may cut the scoreboard to.
     pub(crate) most_ranges: usize,
-    /// What giving up depends on.
+    /// The inputs of giving up.
     pub(crate) peer: PeerView,
 }
 
-/// What decides how long a silent peer is waited for.
+/// The values that decide how long to wait for a silent peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeerView {
     /// No application holds the connection any more.
@@ -94,7 +94,7 @@ impl ConnView {
     }
 }
 
-/// What recovery looks at of a segment with an acceptable ACK field.
+/// The inputs of recovery from a segment with an acceptable ACK field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckView<'a> {
     /// SEG.ACK: not above SND.NXT, and not below SND.UNA by more than the largest window.
@@ -109,13 +109,13 @@ pub(crate) struct AckView<'a> {
     pub(crate) window_was_closed: bool,
     /// It has data, SYN or FIN.
     pub(crate) has_text: bool,
-    /// What it says of marks.
+    /// The marks that it reports.
     pub(crate) marks: Marks,
     /// Wire segments that were merged into it, 1 at least.
     pub(crate) segs: u16,
 }
 
-/// What an ACK says of marks on what was sent.
+/// An ACK's report of marks on sent data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Marks {
     /// Nothing.
@@ -127,7 +127,7 @@ pub(crate) enum Marks {
     Counted(Counted),
 }
 
-/// What becomes of the CWR flag of the next new data (RFC 3168, section 6.1.2).
+/// The treatment of the CWR flag of the next new data (RFC 3168, section 6.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cwr {
     /// It carries CWR.
@@ -136,34 +136,33 @@ pub(crate) enum Cwr {
     Withdraw,
 }
 
-/// What follows from an ACK for the rest of the connection. When the retransmission timer fires is
-/// in [`Recovery::deadline`](super::Recovery::deadline).
+/// The consequences of an ACK for the rest of the connection. The deadline of the retransmission
+/// timer is [`Recovery::deadline`](super::Recovery::deadline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckEffects {
     /// Sequence numbers that are acknowledged for the first time, a FIN counted. If there are any,
     /// the user timeout's timer stops.
     pub(crate) acked: u32,
-    /// What becomes of CWR, if anything does.
+    /// The treatment of CWR, if there is one.
     pub(crate) cwr: Option<Cwr>,
     /// Packets that it delivers.
     pub(crate) delivered: u32,
-    /// Packets of which the count said that they were marked; `None` if there was no count, or an
-    /// old one.
+    /// Packets that the count reports as marked; `None` if there was no count, or an old one.
     pub(crate) marked: Option<u32>,
-    /// What has become of the probe of the path MTU, if that is known now.
+    /// The outcome of the path MTU probe, if it is known now.
     pub(crate) mtu_probe: Option<ProbeOutcome>,
 }
 
-/// What follows from the timer for the rest of the connection.
+/// The consequences of the timer for the rest of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimerEffects {
     /// The peer does not answer: the connection is to be ended.
     pub(crate) give_up: bool,
     /// The user timeout runs since then, if it is on and does not run yet.
     pub(crate) user_timeout_since: Option<Instant>,
-    /// What becomes of CWR, if anything does.
+    /// The treatment of CWR, if there is one.
     pub(crate) cwr: Option<Cwr>,
-    /// Timeouts have gone on for so long that the path may swallow long packets.
+    /// Timeouts have lasted so long that the path may drop long packets.
     pub(crate) black_hole: bool,
 }
 
@@ -184,7 +183,7 @@ pub(crate) struct Departure {
     pub(crate) departs: Instant,
 }
 
-/// What is to be retransmitted next.
+/// The next data to retransmit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRetransmission {
     /// Nothing.
@@ -198,7 +197,7 @@ pub(crate) enum NextRetransmission {
         /// One behind the last, a FIN counted.
         end: SeqNum,
     },
-    /// This range, whatever pacing or small queues say: a loss probe.
+    /// This range, without pacing and small queues: a loss probe.
     Probe {
         /// First sequence number.
         start: SeqNum,

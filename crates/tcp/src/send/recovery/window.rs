@@ -1,5 +1,5 @@
-//! The window (section 5 of docs/recovery.md): everything that recovery asks of the congestion
-//! controller, and tells it.
+//! The window (section 5 of docs/recovery.md): all of recovery's calls to the congestion
+//! controller.
 
 use super::super::scoreboard::{AckTotals, Scoreboard};
 use super::loss_probe::{Probe, ProbeFlight};
@@ -48,7 +48,7 @@ impl Run<'_> {
         self.flight.cc.on_event(Event::Marks { backoff, now: self.cx.now, flight_size });
     }
 
-    /// Segments that the ACK says to have met a mark, and their bytes.
+    /// Segments that the ACK reports as marked, and their bytes.
     fn marked(&self) -> (u32, u32) {
         let mss = self.conn.smss();
         match self.facts.marks {
@@ -92,7 +92,7 @@ impl Run<'_> {
         self.flight.cc.on_event(event);
     }
 
-    /// What the window is reduced for without a loss.
+    /// The reason for a reduction without a loss.
     fn cwr_sign(&self) -> CwrSign {
         match self.facts.marks {
             Marks::None => CwrSign::LocalQueue,
@@ -134,7 +134,7 @@ impl Run<'_> {
         }
     }
 
-    /// On a path that reorders, SACK stands for advances that come late.
+    /// On a path that reorders, SACKs count as advances that come late.
     fn grows_by_sack(&self) -> bool {
         let initial = u32::from(self.cx.config.tcp_reordering);
         self.rec.reordering.dup_thresh() > initial && self.facts.sacked.sacked
@@ -149,8 +149,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells the controller what the ACK says, once loss detection has seen it. `grows` if it may
-    /// open the window.
+    /// Reports the ACK to the controller, after loss detection. `grows` if it may open the window.
     fn tell_acked(&mut self, grows: bool) {
         self.flight.tell_losses(self.cx.now, self.rec.figures.delivered);
         let (marked, marked_bytes) = self.marked();
@@ -183,7 +182,7 @@ impl Run<'_> {
         if self.flight.cc.limits_itself() {
             self.flight.board.mark_app_limited(self.rec.figures.delivered);
         }
-        // What ends slow start sets ssthresh to the window of that moment.
+        // The end of slow start sets ssthresh to the window of that moment.
         let (counters, cwnd) = (self.cx.counters, u64::from(self.ssthresh()));
         if signs.train {
             counters.bump(Counter::TcpHystartTrainDetect);
@@ -197,8 +196,8 @@ impl Run<'_> {
 }
 
 impl Flight<'_> {
-    /// Tells which ranges were marked lost, if the controller asks. `delivered` segments were
-    /// delivered so far.
+    /// Reports the ranges that were marked lost, if the controller requires them. `delivered`
+    /// segments were delivered so far.
     #[inline]
     pub(crate) fn tell_losses(&mut self, now: Instant, delivered: u32) {
         if self.cc.wants_losses() {
@@ -214,7 +213,7 @@ impl Flight<'_> {
 }
 
 impl Recovery {
-    /// Segments of new data that cwnd lets go: one at least for a probe (RFC 8985, section 7.3).
+    /// Segments of new data that cwnd allows: at least one for a probe (RFC 8985, section 7.3).
     pub(crate) fn new_data_quota(&self, board: &Scoreboard, cc: &Controller) -> u32 {
         let quota = cc.cwnd().saturating_sub(board.pipe());
         quota.max(u32::from(self.probe.due() == Some(Probe::New)))
@@ -288,8 +287,8 @@ impl Recovery {
         });
     }
 
-    /// Output has come to its end: whether the window is full is noted, and a window that was not
-    /// used for a timeout shrinks (RFC 2861), unless RFC 7661 keeps it.
+    /// Output has ended: records whether the window is full. A window that was not used for a
+    /// timeout shrinks (RFC 2861), unless RFC 7661 keeps it.
     pub(super) fn validate_window(
         &mut self,
         cx: &Context,

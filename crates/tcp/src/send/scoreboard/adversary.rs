@@ -1,7 +1,7 @@
-//! What an ACK may cost at most, counted in ranges that are looked at.
+//! The maximum cost of an ACK, counted in ranges that are visited.
 //!
-//! A look-up in a tree counts as one: what it costs next to that is a number of comparisons that
-//! grows with the logarithm of the number of ranges.
+//! A look-up in a tree counts as one: its further cost is a number of comparisons that grows with
+//! the logarithm of the number of ranges.
 
 use std::vec::Vec;
 
@@ -44,9 +44,9 @@ impl Measured {
         self.board.back().map_or(ISS, |last| last.end)
     }
 
-    /// An ACK with SACK blocks, and what follows it: RACK looks for losses, output for something to
-    /// send again. What left `late` milliseconds ago is lost if what left later has arrived.
-    /// Returns how many ranges were looked at, and of how many segments something new is known.
+    /// An ACK with SACK blocks, and the work after it: RACK checks for losses, output for data to
+    /// retransmit. Data that left `late` milliseconds ago is lost if later data has arrived.
+    /// Returns the number of ranges visited, and of segments with new information.
     fn ack(&mut self, blocks: &[SackBlock], late: u64) -> (u64, u64) {
         self.clock += 1;
         let (before, lost) = (self.board.visited(), self.board.lost_sums().ever);
@@ -91,7 +91,7 @@ const NEVER: u64 = u64::MAX;
 #[test]
 fn alternating_blocks_in_random_order() {
     let mut measured = Measured::new(1, MSS);
-    // A mark reaches the top once: what lies below goes over, once in the life of a range.
+    // A SACK reaches the top once: the ranges below become known, once in the life of a range.
     let (visited, _) = measured.ack(&[segment(COUNT - 1, MSS)], NEVER);
     assert!(visited <= u64::from(COUNT) + 4 * EACH, "{visited}");
     let order = every_second();

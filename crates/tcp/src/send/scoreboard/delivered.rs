@@ -1,5 +1,5 @@
-//! What became of ranges that an ACK covers for the first time, and the trait through which
-//! recovery learns it.
+//! The outcome of ranges that an ACK covers for the first time, and the trait through which
+//! recovery gets it.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
@@ -7,7 +7,7 @@ use plimsoll_wire::tcp::SackBlock;
 use super::range::SentRange;
 use crate::time::Instant;
 
-/// What learns from each range that arrives.
+/// A handler of each range that arrives.
 pub(crate) trait Arrivals {
     /// SND.NXT when the phase of recovery began.
     fn high_seq(&self) -> SeqNum;
@@ -16,7 +16,7 @@ pub(crate) trait Arrivals {
     fn is_spurious(&self, range: &SentRange) -> bool;
     /// A range has arrived (RFC 8985, section 6.2, step 2).
     fn on_delivered(&mut self, range: &SentRange);
-    /// What has arrived of a range was a copy before the last.
+    /// The arrived copy of the range was not the last one sent.
     fn on_spurious(&mut self, range: &SentRange);
     /// Whether retransmissions remain that no DSACK has named.
     fn awaits_dsack(&self) -> bool;
@@ -26,7 +26,7 @@ pub(crate) trait Arrivals {
     fn on_dsack(&mut self, range: &SentRange);
 }
 
-/// What an ACK delivers, cumulatively or by SACK.
+/// The data that an ACK delivers, cumulatively or by SACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Sequence numbers that are acknowledged cumulatively.
@@ -63,7 +63,7 @@ impl Delivered {
         self.original |= range.end <= high_seq;
     }
 
-    /// `start` arrived after what lies above it.
+    /// `start` arrived after the data above it.
     pub(super) fn note_late(&mut self, start: SeqNum) {
         self.late = Some(self.late.map_or(start, |late| late.min(start)));
     }
@@ -93,10 +93,10 @@ fn note_time(times: &mut Option<(Instant, Instant)>, sent_at: Instant) {
     *times = Some((times.map_or(sent_at, |(first, _)| first), sent_at));
 }
 
-/// What the SACK option of one segment said.
+/// The outcome of the SACK option of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SackOutcome {
-    /// What it newly covers.
+    /// The data that it newly covers.
     pub(crate) delivered: Delivered,
     /// The first block, if it reports data received twice (RFC 2883).
     pub(crate) dsack: Option<SackBlock>,

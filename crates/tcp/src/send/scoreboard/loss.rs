@@ -1,16 +1,16 @@
-//! Marks of what is lost. What is lost is decided in `recovery/`.
+//! Marks of lost ranges. `recovery/` decides which ranges are lost.
 
 use super::Scoreboard;
 use super::range::{SentRange, XmitOrder};
 use super::rate_sample::LostRange;
 use crate::time::Instant;
 
-/// What a loss says about the path.
+/// The meaning of a loss for the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossKind {
     /// The path is congested, as far as is known.
     Congestion,
-    /// Nothing: it was too long for the path, or the peer did not take it.
+    /// None: it was too long for the path, or the peer did not accept it.
     NoCongestion,
 }
 
@@ -21,14 +21,14 @@ pub(crate) struct LostSums {
     pub(crate) ever: u32,
     /// Those that had been retransmitted.
     pub(crate) again: u32,
-    /// Those that tell of congestion (draft-ietf-ccwg-bbr: `C.lost`).
+    /// Those through congestion (draft-ietf-ccwg-bbr: `C.lost`).
     pub(crate) congestion: u32,
 }
 
 impl Scoreboard {
-    /// RFC 8985, section 6.2, step 5: looks at what is unresolved and left before `newest`, in the
-    /// order of leaving, and marks lost what `is_late` says so of by when it left: everything
-    /// before the first of which it does not. Returns when the last of the others left.
+    /// RFC 8985, section 6.2, step 5: checks the unresolved ranges that left before `newest`, in
+    /// the order of leaving, and marks those lost whose departure `is_late`, up to the first that
+    /// is not. Returns the time at which the last of the others left.
     pub(crate) fn detect_loss(
         &mut self,
         newest: XmitOrder,
@@ -46,9 +46,9 @@ impl Scoreboard {
         self.ranges.last_unresolved(newest).map(|last| last.sent_at)
     }
 
-    /// After a timeout: marks lost the front, and all that left so early that `is_late` says so. A
-    /// peer that has taken back what it SACKed may hold nothing at all: then everything is lost
-    /// (RFC 2018, section 8). Returns whether it has.
+    /// After a timeout: marks the front lost, and all ranges that left so early that `is_late`
+    /// returns true. A peer that has taken back what it SACKed may hold nothing at all: then
+    /// everything is lost (RFC 2018, section 8). Returns whether it has.
     pub(crate) fn on_timeout(&mut self, is_late: impl Fn(Instant) -> bool) -> bool {
         if self.has_reneged() {
             self.ranges.forget_sacks();
@@ -70,7 +70,7 @@ impl Scoreboard {
         false
     }
 
-    /// Marks everything lost that is not SACKed.
+    /// Marks all ranges lost that are not SACKed.
     pub(crate) fn mark_all_lost(&mut self, kind: LossKind) {
         let Some(mut from) = self.front().map(|front| front.start) else { return };
         while let Some(&range) = self.ranges.find_pending(from) {
@@ -79,8 +79,8 @@ impl Scoreboard {
         }
     }
 
-    /// Marks the first segment lost, unless it is: without SACK, a partial ACK or enough duplicate
-    /// ACKs say so (RFC 6582).
+    /// Marks the first segment lost, unless it is: without SACK, because of a partial ACK or enough
+    /// duplicate ACKs (RFC 6582).
     pub(crate) fn mark_front_lost(&mut self) {
         let Some(first) = self.front().filter(|first| !first.sacked && !first.lost) else { return };
         let (start, mss) = (first.start, u32::from(first.mss));
@@ -92,8 +92,8 @@ impl Scoreboard {
         }
     }
 
-    /// Marks what was sent in segments longer than `mss` lost: it is too long for the path. Returns
-    /// whether there was any.
+    /// Marks data lost that was sent in segments longer than `mss`: it is too long for the path.
+    /// Returns whether there was any.
     pub(crate) fn mark_lost_above_mss(&mut self, mss: u16) -> bool {
         let before = self.lost.ever;
         let Some(mut from) = self.front().map(|front| front.start) else { return false };
@@ -106,8 +106,8 @@ impl Scoreboard {
         self.lost.ever != before
     }
 
-    /// Nothing is lost after all. What was retransmitted stays in flight, and what the controller
-    /// has not been told of yet it never is notified of.
+    /// The losses were spurious. Retransmitted ranges stay in flight, and losses that are not
+    /// reported to the controller yet never are.
     pub(crate) fn unmark_lost(&mut self) {
         if let Some(losses) = &mut self.losses {
             let segs = losses.drain(..).map(|range| range.segs).sum();
@@ -116,7 +116,7 @@ impl Scoreboard {
         self.ranges.unmark_lost();
     }
 
-    /// Marks one range lost, also if it was retransmitted.
+    /// Marks one range lost, even if it was retransmitted.
     fn mark_lost(&mut self, mut range: SentRange, kind: LossKind) {
         if !range.is_unresolved() {
             return;

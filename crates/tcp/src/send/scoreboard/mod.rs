@@ -1,37 +1,36 @@
-//! The scoreboard: every range that was sent and is not cumulatively acknowledged, and what has
-//! become of it (RFC 6675, RFC 8985).
+//! The scoreboard: every range that was sent and is not cumulatively acknowledged, and its state
+//! (RFC 6675, RFC 8985).
 //!
 //! # Theory of operation
 //!
-//! There is one [`SentRange`] for every packet that left: when, under which serial, and its marks:
+//! There is one [`SentRange`] for every packet that left, with its time, its serial, and its marks:
 //! SACKed, lost, retransmitted. A range is cut in two where a SACK block or a retransmission ends
 //! inside it, always at a multiple of the MSS from its start, so the number of ranges never exceeds
-//! the number of wire segments; SACKed neighbours are joined again, and so are small segments that
-//! leave again together. The FIN, if sent, is the last number of the last range.
+//! the number of wire segments. SACKed neighbours are joined again, and so are small segments that
+//! are retransmitted together. The FIN, if sent, is the last number of the last range.
 //!
-//! What leaves is appended ([`on_sent`](Scoreboard::on_sent)). A cumulative ACK takes ranges off
-//! the front ([`on_cumulative_ack`](Scoreboard::on_cumulative_ack)), a SACK block marks ranges
-//! ([`on_sack`](Scoreboard::on_sack)). Time or a timeout marks ranges as lost; the rules are those
-//! of `recovery/`, the marks are set here. What is lost waits for
-//! [`first_lost`](Scoreboard::first_lost) to find it, and [`on_resent`](Scoreboard::on_resent)
-//! says that it has left again. Without SACK, duplicate ACKs are counted in place of marks
-//! ([`add_duplicates`](Scoreboard::add_duplicates)).
+//! A departing packet is appended ([`on_sent`](Scoreboard::on_sent)). A cumulative ACK removes
+//! ranges from the front ([`on_cumulative_ack`](Scoreboard::on_cumulative_ack)), a SACK block marks
+//! ranges ([`on_sack`](Scoreboard::on_sack)). Time or a timeout marks ranges as lost; the rules are
+//! those of `recovery/`, the marks are set here. [`first_lost`](Scoreboard::first_lost) finds lost
+//! ranges, and [`on_resent`](Scoreboard::on_resent) records a retransmission. Without SACK,
+//! duplicate ACKs are counted instead of marks ([`add_duplicates`](Scoreboard::add_duplicates)).
 //!
 //! All sums are segments, as on Linux, and are kept as the marks change.
 //!
 //! # Costs
 //!
 //! As long as nothing is lost or out of order, this is a deque: a packet is pushed, an ACK pops.
-//! Otherwise an ACK costs for each SACK block, and for each range that is marked, cut, joined or
-//! taken off, a few look-ups in trees, however many ranges there are ([`ranges`]). What a block
-//! covers that was SACKed before is not looked at, nor is what is in flight and was not overtaken.
-//! A range that was sent costs once more when a mark reaches it or what lies above it.
+//! Otherwise an ACK costs a few look-ups in trees for each SACK block, and for each range that is
+//! marked, cut, joined or removed, independently of the number of ranges ([`ranges`]). Data that
+//! was SACKed before is not visited again, nor is data in flight that was not overtaken. A range
+//! costs once more when a mark reaches it or the data above it.
 //!
-//! Three things look at more: an undo at what lies below the last lost range; a smaller MTU at all;
-//! a DSACK above SND.UNA at what it covers, as long as retransmissions remain that no DSACK has
-//! named.
+//! Three operations visit more: an undo visits all ranges below the last lost one; a smaller MTU
+//! visits all ranges; a DSACK above SND.UNA visits the ranges that it covers, as long as there are
+//! retransmissions that no DSACK has named.
 //!
-//! The number of ranges that SACK may cut to is bounded by the caller, since it follows from the
+//! The caller limits the number of ranges into which SACK may cut, since the limit follows from the
 //! send buffer.
 
 mod delivered;
@@ -84,8 +83,8 @@ pub(crate) struct Scoreboard {
     lost: LostSums,
     /// The rate at which the path delivers.
     rate: RateSampler,
-    /// What was marked lost since [`take_losses`](Self::take_losses) and tells of congestion, if
-    /// anybody asks for it.
+    /// The ranges that were marked lost through congestion since
+    /// [`take_losses`](Self::take_losses), if the controller requires them.
     #[expect(clippy::box_collection, reason = "one word, since hardly anybody asks")]
     losses: Option<Box<Vec<LostRange>>>,
 }
@@ -213,7 +212,7 @@ impl Scoreboard {
         self.ranges.push(SentRange { state, ..range });
     }
 
-    /// The sample of the rate of delivery that an ACK gives, once all its marks are set.
+    /// The delivery rate sample of an ACK, once all its marks are set.
     #[inline]
     pub(crate) fn sample_rate(&mut self, ack: &AckTotals) -> Option<RateSample> {
         self.rate.on_ack(ack, self.lost.congestion)
@@ -243,27 +242,27 @@ impl Scoreboard {
         self.losses = wanted.then(Box::default);
     }
 
-    /// What was marked lost since the last call and tells of congestion, in that order, if it is
-    /// noted.
+    /// The ranges that were marked lost through congestion since the last call, in that order, if
+    /// they are recorded.
     pub(crate) fn take_losses(&mut self) -> Vec<LostRange> {
         self.losses.as_deref_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// What has just left for the first time ended with a MSG_EOR.
+    /// The range that has just left for the first time ended with a MSG_EOR.
     pub(crate) fn mark_record(&mut self) {
         if let Some(last) = self.ranges.last_fresh() {
             last.eor = true;
         }
     }
 
-    /// What has just left for the first time is a probe of the path MTU.
+    /// The range that has just left for the first time is a probe of the path MTU.
     pub(crate) fn mark_mtu_probe(&mut self) {
         if let Some(last) = self.ranges.last_fresh() {
             last.mtu_probe = true;
         }
     }
 
-    /// What has just left for the first time carried PSH.
+    /// The range that has just left for the first time carried PSH.
     pub(crate) fn mark_pushed(&mut self) {
         if let Some(last) = self.ranges.last_fresh() {
             last.push = true;
@@ -294,9 +293,9 @@ impl Scoreboard {
         delivered
     }
 
-    /// Notes that a range has left again. It lies within one that
-    /// [`first_lost`](Self::first_lost) returned, or it is the last one again. Returns how many
-    /// wire segments it is, and how many of them had left just once.
+    /// Records that a range was retransmitted. It is inside one that
+    /// [`first_lost`](Self::first_lost) returned, or it is the last one again. Returns its number
+    /// of wire segments, and the number of them that had left just once.
     pub(crate) fn on_resent(&mut self, resent: &Resent) -> (u32, u32) {
         let before = self.packets_out();
         let mut in_flight = self.pipe();
@@ -368,7 +367,7 @@ impl Scoreboard {
         Some(range)
     }
 
-    /// What is outstanding is cut into fewer segments than `before`: without SACK, duplicates stand
+    /// Outstanding data is cut into fewer segments than `before`: without SACK, duplicates count
     /// for that many fewer.
     fn after_new_cut(&mut self, before: u32) {
         let fewer = before.saturating_sub(self.packets_out());

@@ -32,7 +32,7 @@ impl Model {
         self.ranges.iter().find(|range| range.wants_retransmission()).copied()
     }
 
-    /// What RACK may look at, in the order of leaving.
+    /// The ranges that RACK may check, in the order of leaving.
     pub(super) fn unresolved(&self) -> Vec<XmitOrder> {
         let unresolved = self.ranges.iter().filter(|range| range.is_unresolved());
         let mut orders: Vec<XmitOrder> = unresolved.map(SentRange::xmit_order).collect();
@@ -188,7 +188,7 @@ impl Model {
         self.lost_ever += range.segs();
     }
 
-    /// Marks lost whatever `pick` chooses of the ranges as they were before.
+    /// Marks those ranges lost that `pick` chooses, as they were before.
     fn mark_lost_if(&mut self, pick: impl Fn(usize, &SentRange) -> bool) {
         for index in 0..self.ranges.len() {
             if pick(index, &self.ranges[index]) {

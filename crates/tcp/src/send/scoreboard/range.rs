@@ -1,4 +1,4 @@
-//! What is known of one range of bytes that left in one packet.
+//! The state of one range of bytes that left in one packet.
 
 use core::cmp::Ordering;
 
@@ -22,7 +22,7 @@ pub(crate) struct SentRange {
     pub(crate) mss: u16,
     /// How often it was retransmitted.
     pub(crate) retransmissions: u8,
-    /// The peer has it (SACK).
+    /// The peer has received it (SACK).
     pub(crate) sacked: bool,
     /// It is taken for lost. Stays set when it is retransmitted.
     pub(crate) lost: bool,
@@ -39,15 +39,15 @@ pub(crate) struct SentRange {
     pub(crate) mtu_probe: bool,
     /// Wire segments that had been delivered when it left last (`P.delivered`).
     pub(crate) delivered: u32,
-    /// What else the connection was like then.
+    /// The other state of the connection then.
     pub(crate) state: SentState,
 }
 
 // 16 bytes of it are the state for rate samples.
 const _: () = assert!(size_of::<SentRange>() <= 56);
 
-/// What a connection was like when a range left (draft-ietf-ccwg-bbr, section 4.1.2.2: the state
-/// per packet), for the rate sample of the ACK that delivers it. The scoreboard fills it in.
+/// The state of a connection when a range left (draft-ietf-ccwg-bbr, section 4.1.2.2: the state per
+/// packet), for the rate sample of the ACK that delivers it. The scoreboard sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SentState {
     /// From when the newest delivered range had left to when this one left
@@ -152,14 +152,14 @@ impl SentRange {
         XmitOrder { sent_at: self.sent_at, serial: self.serial, end: End(self.end) }
     }
 
-    /// Cuts it in two at `seq`, which lies inside.
+    /// Cuts it in two at `seq`, which is inside.
     pub(super) fn split(&self, seq: SeqNum) -> (SentRange, SentRange) {
         debug_assert!(self.start < seq && seq < self.end, "nothing to cut");
         let head = SentRange { end: seq, push: false, fin: false, eor: false, ..*self };
         (head, SentRange { start: seq, ..*self })
     }
 
-    /// What of it lies within `[left, right)`; some of it does.
+    /// The part of it within `[left, right)`, which is not empty.
     pub(super) fn within(&self, left: SeqNum, right: SeqNum) -> SentRange {
         SentRange { start: self.start.max(left), end: self.end.min(right), ..*self }
     }
@@ -216,9 +216,9 @@ impl PartialOrd for End {
     }
 }
 
-/// The order in which segments left (RFC 8985, section 6.2: `RACK_sent_after`). What leaves at the
-/// same time leaves in some order still, and a retransmission may follow new data: the packet tells
-/// which, and within one packet it is the order of sequence.
+/// The order in which segments left (RFC 8985, section 6.2: `RACK_sent_after`). Segments that leave
+/// at the same time are ordered too, since a retransmission may follow new data: first by packet,
+/// and within one packet by sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct XmitOrder {
     /// When it left.

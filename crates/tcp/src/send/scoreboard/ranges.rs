@@ -1,16 +1,17 @@
 //! The store of the ranges: two parts by sequence, and indexes of the lower one.
 //!
-//! What nothing is known of but that it left, and of nothing above it either, is *fresh*: a queue,
-//! in the order of sequence and of leaving at once. Everything below is *known*: trees by sequence
-//! of what is SACKed and of what is not, a tree by the order of leaving of what is unresolved, a
-//! tree of what waits to be retransmitted. The known part exists only while there is any; a range
-//! goes over to it once in its life and leaves it by a cumulative ACK.
+//! A range is *fresh* if nothing is known except that it left, and nothing of the ranges above it.
+//! Fresh ranges are a queue, in the order of sequence and of leaving at once. All ranges below are
+//! *known*: trees by sequence of SACKed ranges and of others, a tree of unresolved ranges by the
+//! order of leaving, and a tree of ranges that wait to be retransmitted. The known part exists only
+//! while there is any; a range moves to it once in its life and leaves it by a cumulative ACK.
 //!
 //! Trees rather than links between the entries of one deque, since ranges are cut and joined
 //! in the middle: that moves nothing else here. B-trees rather than binary ones: they are in the
 //! standard library and keep neighbours in the same cache lines.
 //!
-//! A range is changed by taking it out and putting it back, so that sums and indexes always follow.
+//! A range is changed by taking it out and putting it back, so that sums and indexes are always
+//! updated.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,7 @@ use crate::short_queue::ShortQueue;
 /// Capacity, in entries, that an empty store keeps.
 const KEPT: usize = 16;
 
-/// What a node of a tree takes for each entry, in terms of the entry: nodes that were filled in
+/// The size of a tree node for each entry, in terms of the entry: nodes that were filled in
 /// ascending order are half full.
 const TREE_FACTOR: usize = 2;
 
@@ -45,7 +46,7 @@ pub(super) struct Sums {
     pub(super) sacked_out: u32,
     /// Marked lost, retransmitted or not.
     pub(super) lost_out: u32,
-    /// Sent again and in flight.
+    /// Retransmitted and in flight.
     pub(super) retrans_out: u32,
 }
 
@@ -70,7 +71,7 @@ impl Sums {
 pub(super) struct Ranges {
     /// Sent once, neither SACKed nor lost, and nothing above is either.
     fresh: Lease<ShortQueue<SentRange>>,
-    /// What lies below those.
+    /// The ranges below those.
     known: Option<Box<Known>>,
     sums: Sums,
     /// How many ranges were looked at.
@@ -78,7 +79,7 @@ pub(super) struct Ranges {
     visited: Cell<u64>,
 }
 
-/// Ranges of which something is known, or of what lies above them.
+/// Ranges with some information, or below such a range.
 #[derive(Debug, Default)]
 struct Known {
     /// Not SACKed.
@@ -311,7 +312,7 @@ impl Ranges {
             Some(first) if ack < first.end => first.start = ack,
             _ => drop(fresh.pop_front()),
         }
-        // No mark is set on what is fresh.
+        // Fresh ranges have no marks.
         self.sums.packets_out -= segs;
     }
 
@@ -352,7 +353,7 @@ impl Ranges {
         }
     }
 
-    /// Takes a range out. It is put back changed, or in parts, before anything else is asked.
+    /// Takes a range out. It must be put back changed, or in parts, before any other call.
     pub(super) fn take(&mut self, range: &SentRange) {
         self.visit();
         self.sums.sub(range, range.segs());
@@ -381,7 +382,7 @@ impl Ranges {
         self.known.get_or_insert_default().insert_sacked(range);
     }
 
-    /// Makes a range begin at `seq`, if `seq` lies inside one.
+    /// Makes a range begin at `seq`, if `seq` is inside one.
     pub(super) fn cut(&mut self, seq: SeqNum) {
         let Some(range) = self.find(seq).copied().filter(|range| range.start < seq) else { return };
         self.take(&range);
@@ -448,7 +449,7 @@ impl Ranges {
         self.fresh.partition_point(|range| range.end <= seq)
     }
 
-    /// Something is known of what begins at `seq`: what lies below goes over.
+    /// There is information about the range that begins at `seq`: the ranges below become known.
     fn know_below(&mut self, seq: SeqNum) {
         while let Some(range) =
             self.fresh.leased().and_then(|fresh| fresh.pop_front_if(|range| range.start < seq))

@@ -2,21 +2,21 @@
 //!
 //! # Theory of operation
 //!
-//! Each range notes, when it leaves, how much had been delivered and when ([`SentState`]). Of all
-//! that an ACK delivers, the range that left last gives the sample: what was delivered since then,
-//! and the time that took, the longer one of two: the time in which it was sent, so that ACKs that
-//! come in a burst do not make the path look faster than it is, and the time in which it was
-//! acknowledged.
+//! When a range leaves, it records the total delivered so far and the time of that ([`SentState`]).
+//! Of all ranges that an ACK delivers, the one that left last gives the sample: the amount
+//! delivered since then, and the time that took. That is the longer of two times. One is the time
+//! in which the data was sent, so that ACKs that come in a burst do not make the path look faster
+//! than it is; the other is the time in which it was acknowledged.
 //!
-//! While the application limits what is in flight, a sample says how fast the application was, not
-//! the path: such samples are marked ([`RateSampler::mark_app_limited`]), until everything that was
-//! in flight then has been delivered.
+//! While the application limits the data in flight, a sample measures the application, not the
+//! path: such samples are marked ([`RateSampler::mark_app_limited`]), until all data in flight then
+//! has been delivered.
 //!
-//! Nothing here divides: a rate is worked out by who asks for it (`Scoreboard::delivery_rate`).
+//! No rate is computed here: the caller divides (`Scoreboard::delivery_rate`).
 //!
-//! Everything counts wire segments. The draft starts the clock anew when nothing is in flight by
-//! its estimate; here it does when nothing is outstanding, since the estimate is wrong after a
-//! timeout that was spurious, and the interval would be too short.
+//! All values count wire segments. The draft restarts the clock when nothing is in flight by its
+//! estimate; here it restarts when nothing is outstanding, since the estimate is wrong after a
+//! spurious timeout, and the interval would be too short.
 
 use plimsoll_buf::Leased;
 use plimsoll_wire::SeqNum;
@@ -26,7 +26,7 @@ use crate::time::{Instant, Nanos};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// What an ACK tells of the path (`RS`).
+/// The path's sample from an ACK (`RS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateSample {
     /// Segments that had been delivered when the newest range left (`RS.prior_delivered`).
@@ -61,7 +61,7 @@ fn rate(delivered: u32, nanos: u64, mss: u32) -> Option<u64> {
     Some(u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
-/// The rate that TCP_INFO tells.
+/// The rate that TCP_INFO reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Measured {
     delivered: u32,
@@ -69,7 +69,7 @@ struct Measured {
     nanos: u64,
 }
 
-/// What an ACK knows once all its marks are set.
+/// The values of an ACK once all its marks are set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckTotals {
     /// The time now.
@@ -81,7 +81,7 @@ pub(crate) struct AckTotals {
     pub(crate) min_rtt: Option<Nanos>,
 }
 
-/// A range that was marked lost, for a controller that asks for each.
+/// A range that was marked lost, for a controller that requires each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LostRange {
     /// First sequence number, and one behind the last.
@@ -120,7 +120,7 @@ impl LostRange {
 /// The state per connection (`C`).
 #[derive(Debug, Default)]
 pub(super) struct RateSampler {
-    /// What only data in flight needs; made with the first that leaves, and given back when the
+    /// State that only data in flight needs; made with the first departure, and freed when the
     /// connection rests.
     flight: Option<Leased<InFlight>>,
     /// Samples are limited by the application until more than this is delivered (`C.app_limited`).
@@ -129,7 +129,7 @@ pub(super) struct RateSampler {
     measured: Measured,
 }
 
-/// What data in flight needs.
+/// State that data in flight needs.
 #[derive(Debug, Default)]
 struct InFlight {
     /// When the newest delivered range had left (`C.first_send_time`).
@@ -175,8 +175,8 @@ impl RateSampler {
         flight.delivered_at = sent_at;
     }
 
-    /// What to note of a range that leaves at `sent_at`, with which `segs` segments are in flight
-    /// after `lost` were lost.
+    /// The state to record for a range that leaves at `sent_at`, with which `segs` segments are in
+    /// flight after `lost` were lost.
     pub(super) fn state(&self, sent_at: Instant, segs: u32, lost: u32) -> SentState {
         let times = self.flight.as_ref().map_or((sent_at, sent_at, sent_at), |flight| {
             (flight.first_sent, flight.delivered_at, sent_at)
@@ -194,8 +194,8 @@ impl RateSampler {
         }
     }
 
-    /// The application has nothing more to send, and nothing else holds back: what is delivered up
-    /// to now, `delivered`, and what is in flight tells of the application.
+    /// The application has no more data to send, and nothing else holds back: the data delivered up
+    /// to now, `delivered`, and the data in flight measure the application.
     pub(super) fn mark_app_limited(&mut self, delivered: u32, in_flight: u32) {
         self.app_limited = Some(delivered.wrapping_add(in_flight));
     }

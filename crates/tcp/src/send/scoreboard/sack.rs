@@ -1,4 +1,4 @@
-//! Marks of what has arrived: SACK blocks, reneging, and duplicates in place of SACK.
+//! Marks of arrived ranges: SACK blocks, reneging, and duplicates instead of SACK.
 
 use arrayvec::ArrayVec;
 use plimsoll_wire::SeqNum;
@@ -74,7 +74,7 @@ impl Scoreboard {
         }
     }
 
-    /// Marks what the block covers, whole wire segments only.
+    /// Marks the data that the block covers, whole wire segments only.
     fn sack(
         &mut self,
         block: SackBlock,
@@ -139,7 +139,7 @@ impl Scoreboard {
         self.front().is_some_and(|first| first.sacked)
     }
 
-    /// Without SACK: so many more duplicates, each of which stands for a segment that arrived.
+    /// Without SACK: adds so many duplicates, each of which counts for a segment that arrived.
     pub(crate) fn add_duplicates(&mut self, dupacks: u32) -> Duplicates {
         let before = self.dup_count;
         self.dup_count = before.saturating_add(dupacks);
@@ -158,7 +158,7 @@ impl Scoreboard {
         Duplicates { delivered, reordered: self.bound_duplicates() }
     }
 
-    /// Forgets what duplicates told.
+    /// Clears the duplicates.
     pub(crate) fn clear_duplicates(&mut self) {
         self.dup_count = 0;
     }
@@ -176,7 +176,7 @@ impl Scoreboard {
     }
 }
 
-/// What duplicates, or the end of them, tell without SACK.
+/// The result of duplicates, or of their end, without SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Duplicates {
     /// Segments that are now known to be delivered and were not before.

@@ -19,7 +19,7 @@ const ISS: SeqNum = SeqNum(u32::MAX - 100);
 /// So many ranges that SACK does not cut further.
 const LIMIT: usize = 24;
 
-/// What was told of arrivals.
+/// The reported arrivals.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Told {
     pub(super) high_seq: SeqNum,
@@ -62,7 +62,7 @@ impl Arrivals for Told {
     }
 }
 
-/// What leaves at `ms` for the first time.
+/// A range that leaves at `ms` for the first time.
 pub(super) fn sent(start: SeqNum, len: u32, ms: u64) -> SentRange {
     SentRange {
         start,
@@ -538,7 +538,7 @@ fn duplicates_stand_for_segments_without_sack() {
     assert_eq!(told, Duplicates { delivered: 3, reordered: false });
     apply(&mut pair, Step::MarkFront);
     assert_eq!((pair.board.sacked_out(), pair.board.pipe()), (3, 6));
-    // There are nine segments beside the one that is lost.
+    // There are nine segments in addition to the lost one.
     let told = pair.board.add_duplicates(10);
     assert_eq!(told, Duplicates { delivered: 6, reordered: true });
     pair.ack(40);

@@ -1,4 +1,4 @@
-//! Flags of a write, and what the error queue tells.
+//! Flags of a write, and the reports of the error queue.
 
 use std::vec;
 use std::vec::Vec;
@@ -190,7 +190,7 @@ fn timestamps_tell_when_the_last_byte_left_and_arrived() {
         stamp(TxStage::Acked, 11_999, 30),
     ];
     assert_eq!(t.reports(), expected);
-    // Only what was asked for, and without keys.
+    // Only the requested reports, and without keys.
     t.set(SetOption::TxTimestamps(TxTimestamps { ack: true, ..TxTimestamps::default() }));
     t.at(40);
     t.recv(". 1:1 ack 12501");
@@ -230,7 +230,7 @@ fn a_raw_send_buffer() {
     }
     t.expect("P. 5001:6001 ack 1");
     assert_eq!(t.call(|conn, cx| conn.write(cx, &data)), Err(WriteError::WouldBlock));
-    // What fits whole is taken below the mark.
+    // A write that fits whole is accepted below the mark.
     assert_eq!(t.call(|conn, cx| conn.write(cx, &data[..900])), Ok(900));
     assert!(!t.conn.snd.short_write, "a writer that waits forces nothing");
     t.recv(". 1:1 ack 1001");
@@ -334,7 +334,7 @@ fn the_report_of_a_shared_buffer_says_that_nothing_was_copied() {
     t.recv(". 1:1 ack 601");
     assert_eq!(std::sync::Arc::strong_count(&dropped), 1, "free");
     assert_eq!(t.reports(), [ErrorReport::ZeroCopy { first: 0, last: 0, copied: false }]);
-    // What is small is copied, and that is told.
+    // A small part is copied, and the report says so.
     let parts = [shared(600, 100)];
     let taken = t.call(|conn, cx| conn.write_shared(cx, &parts, ZEROCOPY));
     assert_eq!(taken, Ok(100));

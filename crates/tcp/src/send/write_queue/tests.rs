@@ -42,7 +42,7 @@ fn outstanding_bytes_ask_for_larger_chunks() {
 }
 
 proptest! {
-    /// The queue is a queue of bytes, whatever the sizes.
+    /// The queue is a queue of bytes, for all sizes.
     #[test]
     fn behaves_like_a_queue_of_bytes(
         steps in prop::collection::vec((0_usize..9000, 0_usize..9000), 1..60),

@@ -81,7 +81,7 @@ fn acks_in_a_burst_do_not_make_the_path_faster() {
     let sample = path.ack(3, 161).expect("the others were held up behind it");
     assert_eq!((sample.send_elapsed, sample.ack_elapsed), (ms(30), ms(61)));
     assert_eq!((sample.delivered, sample.interval), (4, Some(ms(61))));
-    // What left after the first ACK came, far apart, and was acknowledged together.
+    // The data that left after the first ACK came, far apart, was acknowledged together.
     path.send(1, 161);
     path.send(1, 221);
     path.ack(1, 230).expect("a sample");
@@ -180,7 +180,7 @@ fn losses_that_are_taken_back_before_they_are_told_never_were() {
     assert_eq!(path.board.lost_sums().congestion, 1, "what was told stays counted");
 }
 
-/// What is too long for the path, or was not taken by the peer, says nothing of congestion.
+/// Data that is too long for the path, or was not accepted by the peer, is no sign of congestion.
 #[test]
 fn only_losses_by_congestion_are_noted_and_sampled() {
     type Mark = fn(&mut Scoreboard);
