@@ -12,7 +12,7 @@ pub(crate) struct Arrived {
     pub(crate) protocol: u8,
     /// Where the transport header begins in the packet.
     pub(crate) transport_at: usize,
-    /// Where the packet ends, as its header says; the device may have padded it.
+    /// The end of the packet, from its header; the device may have padded it.
     pub(crate) end: usize,
     /// DSCP and ECN.
     pub(crate) tos: u8,

@@ -1,4 +1,4 @@
-//! Every limit of the stack, with what happens at it.
+//! All limits of the stack, each with the behaviour when it is reached.
 
 use plimsoll_tcp::Duration;
 

@@ -1,12 +1,12 @@
 //! SNMP counters: the engine's and those of IP and ICMP, under Linux's names.
 //!
-//! Where a thread counts is in `snmp/shards.rs`: in its own shard, without locked instructions.
-//! Reading adds the shards up.
+//! Threads count in `snmp/shards.rs`: each in its own shard, without locked instructions. Reading
+//! adds the shards up.
 //!
-//! `IpOutRequests` counts IPv4 packets that we hand to IP, `Ip6OutRequests` IPv6 packets; figures
-//! add the two. A super-segment is one request, as on Linux, where the count is taken above the
-//! device. Octet counters count whole IP packets; those of a super-segment count its bytes as they
-//! are handed down, with one header.
+//! `IpOutRequests` counts IPv4 packets passed to IP, `Ip6OutRequests` IPv6 packets; figures add the
+//! two. A super-segment is one request, as on Linux, where the count is taken above the device.
+//! Octet counters count whole IP packets; those of a super-segment count its bytes as they are
+//! passed down, with one header.
 
 mod shards;
 mod states;

@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_segment_of_ipv4_stays_as_it_is() {
-        // TTL and protocol lie where the first address would, the sequence number where the second.
+        // TTL and protocol are where the first address would be, the sequence number where the
+        // second.
         for looks_scoped in [[0xfe, 0x80, 0x12, 0x34], [0xff, 0x02, 0x12, 0x34]] {
             let mut head = [0x45; 48];
             head[8..12].copy_from_slice(&looks_scoped);

@@ -465,9 +465,9 @@ pub enum SetOption {
     KeepCnt(u8),
     /// TCP_USER_TIMEOUT.
     UserTimeout(Duration),
-    /// TCP_RTO_MIN_US; `None` is as the stack's setting says.
+    /// TCP_RTO_MIN_US; `None` selects the stack's setting.
     RtoMin(Option<Duration>),
-    /// TCP_RTO_MAX_MS; `None` is as the stack's setting says.
+    /// TCP_RTO_MAX_MS; `None` selects the stack's setting.
     RtoMax(Option<Duration>),
     /// The bound on a half-closed connection on which no data moves; zero is none.
     HalfCloseTimeout(Duration),

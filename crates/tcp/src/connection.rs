@@ -2,10 +2,10 @@
 //!
 //! # Theory of operation
 //!
-//! A segment comes in through [`Connection::handle`]; the modules under `input/` check it in
-//! the order of RFC 9293, section 3.10.7, and change the sender ([`crate::send`]), the receiver
-//! ([`crate::recv`]) and the loss recovery (`send/recovery/`). Nothing leaves at that point:
-//! every module only records what is due. [`Connection::poll_transmit`] then asks, in one fixed
+//! A segment comes in through [`Connection::handle`]; the modules under `input/` check it in the
+//! order of RFC 9293, section 3.10.7, and change the sender ([`crate::send`]), the receiver
+//! ([`crate::recv`]) and the loss recovery (`send/recovery/`). Nothing leaves at that point: every
+//! module only records pending packets. [`Connection::poll_transmit`] then checks, in one fixed
 //! order, what may leave.
 //!
 //! Queues: the write queue and the retransmit queue (bounded by the send buffer), the receive queue
@@ -54,7 +54,7 @@ use crate::time::{Instant, Nanos};
 use crate::timer::{Timer, TimerTable};
 use crate::why::{Causes, Record};
 
-/// A connection that was not in use for this long gives memory back.
+/// A connection that was not in use for this long frees memory.
 const RESTING_TIME: Nanos = Nanos::from_secs(1);
 
 /// One TCP connection, without I/O, clock or randomness. The same inputs give the same outputs,

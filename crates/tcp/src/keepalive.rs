@@ -56,7 +56,7 @@ impl Keepalive {
         self.probes = 0;
     }
 
-    /// Whether a peer that has been silent for so long is given up.
+    /// Whether a peer that has been silent for `silent` is given up.
     fn is_exhausted(&self, silent: Nanos, options: &Options, config: &Config) -> bool {
         match user_timeout(options) {
             // As on Linux, the user timeout takes the place of the probe count.

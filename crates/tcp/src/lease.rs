@@ -65,7 +65,7 @@ impl<T: Blank> Lease<T> {
         self.0 = None;
     }
 
-    /// Bytes of heap held, without what the value holds itself.
+    /// Bytes of heap held, without those held by the value itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         if self.is_leased() { size_of::<T>() } else { 0 }
     }

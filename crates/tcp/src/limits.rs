@@ -1,4 +1,4 @@
-//! Every limit of the engine, with what happens at it.
+//! All limits of the engine, each with the behaviour when it is reached.
 
 /// Payload bytes of one super-segment: an IP packet of 65,535 bytes less the largest headers.
 /// Longer data leaves as several.
@@ -26,7 +26,7 @@ pub const MAX_WINDOW_SHIFT: u8 = 14;
 /// The lowest value of TCP_WINDOW_CLAMP, in bytes (as on Linux).
 pub const MIN_WINDOW_CLAMP: u32 = 1152;
 
-/// The largest buffer of either side: what a window can say at most (RFC 7323, section 2.3), so
+/// The largest buffer of either side: the largest expressible window (RFC 7323, section 2.3), so
 /// that numbers on both ends of it compare.
 pub(crate) const MAX_BUFFER: usize = 65_535 << MAX_WINDOW_SHIFT;
 

@@ -27,7 +27,7 @@ use search::MtuSearch;
 /// Bytes that the timestamp option takes from every segment, padding included.
 pub(crate) const TIMESTAMP_OPTION_LEN: u16 = 12;
 
-/// The least MTU that an ICMP message can talk us into: IPv4 (RFC 791) and IPv6 (RFC 8200).
+/// The lowest MTU that an ICMP message can set: IPv4 (RFC 791) and IPv6 (RFC 8200).
 const MIN_MTU_V4: u16 = 68;
 const MIN_MTU_V6: u16 = 1280;
 
@@ -67,7 +67,7 @@ pub(crate) struct Path {
     advmss: u16,
     /// The MSS that the peer announced.
     pub(crate) peer_mss: u16,
-    /// Most payload bytes of one packet that is handed down.
+    /// Most payload bytes of one packet that is passed down.
     max_super_segment: u32,
     /// State that is needed only once the path differs from the open.
     learnt: Option<Box<Learnt>>,
@@ -122,7 +122,7 @@ impl Path {
         self.learnt.as_ref().is_some_and(|learnt| learnt.locked)
     }
 
-    /// Most payload bytes of one packet that is handed down.
+    /// Most payload bytes of one packet that is passed down.
     pub(crate) const fn max_super_segment(&self) -> usize {
         self.max_super_segment as usize
     }
@@ -160,12 +160,12 @@ impl Path {
         fitting.min(self.most()).max(min_snd_mss)
     }
 
-    /// The same, by what the peer and `TCP_MAXSEG` allow alone.
+    /// The same, limited only by the peer and `TCP_MAXSEG`.
     fn most(&self) -> u16 {
         self.peer_mss.min(self.maxseg.unwrap_or(u16::MAX))
     }
 
-    /// The next SYN announces what the path carries.
+    /// The next SYN announces the MSS of the path.
     fn lower_advmss(&mut self) {
         let most = self.mtu.saturating_sub(self.headers()).max(1);
         self.advmss = self.advmss.min(most);
@@ -186,7 +186,7 @@ impl Path {
         lower
     }
 
-    /// This is what is known of the path from now on, whose MTU is set already.
+    /// Sets the known state of the path, whose MTU is set already.
     fn set_known(&mut self, known: PathMtu) {
         let lowered = known.learnt.filter(|learnt| learnt.mtu < known.link || learnt.locked);
         if lowered.is_none() && self.learnt.is_none() {

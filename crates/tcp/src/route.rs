@@ -87,7 +87,7 @@ impl PathMtu {
 }
 
 impl From<u16> for PathMtu {
-    /// The path carries what the link does.
+    /// A path with the MTU of the link.
     fn from(link: u16) -> PathMtu {
         PathMtu { link, learnt: None }
     }

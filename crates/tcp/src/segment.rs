@@ -99,7 +99,7 @@ pub enum CwrFlag {
     /// The first segment has it (RFC 3168).
     #[default]
     OnFirst,
-    /// All have it: it is part of a count (RFC 9768, section 3.2.2).
+    /// All segments have it: it is part of a count (RFC 9768, section 3.2.2).
     OnAll,
 }
 

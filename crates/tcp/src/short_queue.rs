@@ -129,7 +129,7 @@ impl<T> ShortQueue<T> {
         self.one.iter_mut().chain(self.many.iter_mut())
     }
 
-    /// Gives back what the list has room for beyond `entries` and beyond those there are.
+    /// Frees the list's capacity beyond `entries` and beyond the present entries.
     pub(crate) fn shrink_to(&mut self, entries: usize) {
         self.many.shrink_to(entries);
     }

@@ -1,5 +1,5 @@
-//! TIME-WAIT without a connection: the few numbers that are kept for 2 MSL, and what a segment does
-//! to them (RFC 9293, section 3.10.7.4; RFC 6191; RFC 1337).
+//! TIME-WAIT without a connection: the few numbers that are kept for 2 MSL, and the effect of
+//! segments on them (RFC 9293, section 3.10.7.4; RFC 6191; RFC 1337).
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::{TcpFlags, TcpOptions, TcpRepr, Timestamps};

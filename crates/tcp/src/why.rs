@@ -201,9 +201,9 @@ pub enum Resend {
     LossProbe,
     /// After a retransmission timeout.
     Timeout,
-    /// SACK, and the time since it was sent, say that it is lost.
+    /// Lost by SACK and the time since it was sent.
     Lost,
-    /// Duplicate ACKs, or a partial one, say that it is lost.
+    /// Lost by duplicate ACKs, or a partial one.
     DuplicateAcks,
 }
 

@@ -29,9 +29,9 @@
 //! *Offloads* are the forms of packets that the caller accepts from the stack. Without any
 //! ([`ChannelOffloads::None`]) every packet is one segment of at most the MTU with a complete
 //! checksum. With them a packet may have a [`Partial`](crate::packet::ChecksumState::Partial)
-//! checksum, or be a super-segment of up to 64 KiB, which is longer than the MTU; its [`segment
-//! size`](crate::packet::Gso) counts against the MTU. The stack always accepts both, with any MTU:
-//! the caller sets the fields of the packet.
+//! checksum, or be a super-segment of up to 64 KiB, which is longer than the MTU; its
+//! [`segment size`](crate::packet::Gso) counts against the MTU. The stack always accepts both, with
+//! any MTU: the caller sets the fields of the packet.
 //!
 //! *The end.* If the caller drops a half, the interface goes down, and its connections end with an
 //! error that names the channel; packets that the caller had sent before are still processed. If
@@ -280,7 +280,7 @@ impl DeviceRx for ChannelRx {
         out: &mut Vec<Packet>,
         max: usize,
     ) -> Result<usize, DeviceError> {
-        // Read before the lane: what was sent before the end is in it.
+        // Read before the lane, so that packets sent before the end are in it.
         let cut = self.shared.cut.get().is_some();
         let before = out.len();
         let count = self.shared.to_stack.receive(max, out);

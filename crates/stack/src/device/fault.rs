@@ -217,7 +217,7 @@ impl Lane {
         }
     }
 
-    /// Passes what is due by `now`. Returns how many packets that were.
+    /// Passes the packets that are due by `now`. Returns their number.
     fn release(&mut self, now: Instant) -> usize {
         let before = self.ready.len();
         while let Some((_, packet)) = self.delayed.pop_front_if(|(due, _)| *due <= now) {
@@ -235,7 +235,7 @@ impl Lane {
         earlier(delayed, self.held.front().map(|held| held.due))
     }
 
-    /// Adds what was done on purpose to the figures of the device inside.
+    /// Adds the deliberate faults to the statistics of the device inside.
     fn add_to(&self, mut stats: DeviceStats) -> DeviceStats {
         stats.dropped += self.stats.dropped;
         stats.duplicated += self.stats.duplicated;
@@ -251,7 +251,7 @@ struct FaultTx {
 }
 
 impl FaultTx {
-    /// Gives the device inside what is ready.
+    /// Passes ready packets to the device inside.
     fn pass_on(&mut self, now: Instant, progress: &mut TxProgress) -> Result<(), DeviceError> {
         if self.lane.ready.is_empty() {
             return Ok(());

@@ -54,7 +54,7 @@ pub(crate) struct Odds {
 }
 
 impl Odds {
-    /// Whether each is a probability. `config` is what they are of, for the error.
+    /// Checks that each is a probability. `config` is the name of the configuration, for the error.
     ///
     /// # Errors
     /// [`StackError::Config`] names the field that is not from 0 to 1.

@@ -45,7 +45,7 @@ use crate::limits::MAX_SUPER_PACKET;
 use crate::offload::Layout;
 use crate::packet::{Charge, ChecksumState, Packet};
 
-/// The longest super-segment by default: what the length field of an IPv4 header can say.
+/// The default longest super-segment: the largest value of an IPv4 header's length field.
 const SUPER_SEGMENT: usize = 65_535;
 
 /// The configuration of a link, for both directions.
@@ -343,7 +343,7 @@ impl LinkTx {
         if self.staged.is_empty() {
             return;
         }
-        // Counted first: a receiver that sees a count of nothing new need not look at the queue.
+        // Counted first: a receiver that reads a count of zero need not look at the queue.
         self.wire.room.claim(self.staged.len());
         let mut queue = self.wire.queue();
         if queue.cut {

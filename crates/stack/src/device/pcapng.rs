@@ -194,7 +194,7 @@ impl Writer {
         }
         self.pad();
         self.option(code::EPB_FLAGS, &(direction as u32).to_le_bytes());
-        // Two comments rather than one long one: first why it leaves, then what it is.
+        // Two comments rather than one long one: first the reason why it leaves, then its contents.
         let note = packet.note.as_ref().filter(|_| direction == Direction::Outbound);
         if let Some(note) = note {
             self.option(code::COMMENT, note.to_string().as_bytes());
@@ -241,7 +241,7 @@ impl Writer {
         }
     }
 
-    /// Writes what was gathered. The capture ends at the first error.
+    /// Writes the buffered blocks. The capture ends at the first error.
     fn flush(&mut self) {
         self.flush_at = None;
         if self.error.is_none() {
@@ -260,7 +260,7 @@ impl Writer {
         }
     }
 
-    /// Ends the capture, after `count` bytes of what was gathered were written.
+    /// Ends the capture, after `count` bytes of the buffered blocks were written.
     fn end_with(&mut self, count: usize, error: &io::Error) {
         let whole = self.ends.iter().take_while(|&&end| end <= count).last().copied().unwrap_or(0);
         self.written += whole as u64;
@@ -372,7 +372,7 @@ struct CaptureTx {
 }
 
 impl CaptureTx {
-    /// Offers the front of `queue` to the device inside and captures what it takes.
+    /// Offers the front of `queue` to the device inside and captures the packets that it takes.
     fn offer(
         &mut self,
         now: Instant,

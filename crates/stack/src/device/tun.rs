@@ -172,7 +172,7 @@ impl<P: Port> TunTx<P> {
         }
     }
 
-    /// Hands one packet to the kernel.
+    /// Passes one packet to the kernel.
     fn write(&self, packet: &Packet) -> Result<Written, DeviceError> {
         let Some(header) = Header::for_packet(packet) else {
             return Ok(Written::Refused(Errno::INVAL));
@@ -186,7 +186,7 @@ impl<P: Port> TunTx<P> {
         if self.before.vnet {
             parts.push(IoSlice::new(&header));
         }
-        // Its first bytes are replaced; they lie in one part.
+        // Its first bytes are replaced; they are in one part.
         let mut skip = 0;
         if let Some(head) = &jumbo {
             parts.push(IoSlice::new(head));
@@ -294,7 +294,7 @@ impl<P: Port> TunTx<P> {
 /// An offload that may have caused the kernel's refusal of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspect {
-    /// More bytes than an IP header can say.
+    /// More bytes than an IP header can express.
     Length,
     Tso4,
     Tso6,
@@ -319,8 +319,8 @@ impl Suspect {
     }
 }
 
-/// Whether the kernel may mean an offload by this error. `EIO` is also what an interface that is
-/// down gives; then the segments fail as well, and nothing is switched off.
+/// Whether this error of the kernel may be about an offload. An interface that is down also returns
+/// `EIO`; then the segments fail as well, and nothing is switched off.
 fn blames_offload(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP)
 }
@@ -400,7 +400,8 @@ impl<P: Port> TunRx<P> {
         TunRx { port, name, before, chunk: None, trouble, stopped_early: false, stats }
     }
 
-    /// Reads one packet, and says whether it is a train of UDP. `None` if there is none at present.
+    /// Reads one packet, and returns whether it is a train of UDP. `None` if there is none at
+    /// present.
     fn read(&mut self, now: Instant, pool: &Pool) -> Result<Option<(Packet, bool)>, DeviceError> {
         let before_len = self.before.len();
         let longest = MAX_PACKET + before_len;
@@ -422,8 +423,8 @@ impl<P: Port> TunRx<P> {
                     return Ok(None);
                 }
                 Err(error) if is_gone(error) => return Err(gone(&self.name, error)),
-                // EFAULT is what a queue gives while it is being torn down, ENOMEM and ENOBUFS a
-                // kernel without memory. The poller comes again at once.
+                // A queue returns EFAULT while it is being torn down, a kernel without memory
+                // ENOMEM and ENOBUFS. The poller retries at once.
                 Err(error) => {
                     self.stats.errors += 1;
                     self.trouble.note(now, "reading a packet", error)?;
@@ -440,7 +441,7 @@ impl<P: Port> TunRx<P> {
             return Ok(Some((packet, false)));
         }
         if self.before.info {
-            // The packet itself says its version.
+            // The packet itself has the version.
             slice.advance(INFO_LEN);
         }
         let header = slice.first_chunk::<{ vnet::LEN }>().map(Header::read).unwrap_or_default();

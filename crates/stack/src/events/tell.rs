@@ -148,7 +148,7 @@ impl OpenSpans {
     }
 }
 
-/// Calls a subscriber. The hook of panics says what it was.
+/// Calls a subscriber. A panic is reported by the panic hook.
 fn contain(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }

@@ -1,10 +1,9 @@
-//! The loopback device: what one of our addresses sends to another, without leaving the stack.
+//! The loopback device: packets from one local address to another, without leaving the stack.
 //!
-//! A bounded queue between two halves of one device. A packet is below us until the receiving half
-//! has taken it. Checksums are never computed: nothing can go wrong on the way.
+//! A bounded queue between two halves of one device. A packet is below until the receiving half has
+//! taken it. Checksums are never computed: no packet can be corrupted on the way.
 //!
-//! How many packets wait can be read without a lock, so that a poller leaves an empty loopback
-//! alone.
+//! The number of waiting packets can be read without a lock, so a poller skips an empty loopback.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

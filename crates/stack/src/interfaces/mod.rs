@@ -33,7 +33,7 @@ use crate::zone;
 pub(crate) struct Interfaces {
     places: [OnceLock<Box<Interface>>; MAX_INTERFACES],
     routes: ArcSwap<RouteTable>,
-    /// Held by who changes the routes or the list.
+    /// Held by a thread that changes the routes or the list.
     changing: Mutex<()>,
     /// An interface whose device fails waits for the next one.
     pub(crate) wait_for_devices: bool,
@@ -85,8 +85,7 @@ impl Interfaces {
         self.routes.load()
     }
 
-    /// Puts a changed copy of the routes in their place. Returns what was there before, and what
-    /// is there now.
+    /// Replaces the routes by a changed copy. Returns the old and the new ones.
     ///
     /// # Errors
     /// What `change` returns; nothing has changed then.
@@ -135,7 +134,7 @@ impl Interfaces {
                 let _ = self.places[index].set(Box::new(interface));
             }
         }
-        // Found by who finds the routes.
+        // Any thread that finds the routes finds it.
         routes.set_up(index as u8, true);
         self.routes.store(Arc::new(routes));
         Ok(index as u8)
@@ -149,7 +148,7 @@ impl Interfaces {
         routes.lookup_between(local, remote).or_else(any).unwrap_or(routes.loopback())
     }
 
-    /// The way by which `queue` sends what leaves by `interface`.
+    /// The way by which `queue` sends packets of `interface`.
     pub(crate) fn way(&self, interface: u8, queue: u8) -> u8 {
         let ways = self.get(interface).ways();
         match ways.len() {

@@ -1,7 +1,6 @@
-//! A device's half that is to take the place of another one, until the holder of the token puts it
-//! there.
+//! A device's half that will replace another one, until the holder of the token installs it.
 //!
-//! The lock is a leaf. The flag next to it lets the holder ask without the lock.
+//! The lock is a leaf. The flag next to it lets the holder check without the lock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

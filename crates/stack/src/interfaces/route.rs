@@ -71,7 +71,7 @@ pub(crate) struct RouteTable {
 struct State {
     /// The interfaces that are down, as a bit set.
     down: AtomicU16,
-    /// Packets to any address are for us.
+    /// The stack accepts packets to any address.
     any_address: AtomicBool,
 }
 
@@ -172,7 +172,7 @@ impl RouteTable {
         Ok(())
     }
 
-    /// Whether no interface has the address `ip`, so that the interface `index` may have it.
+    /// Checks that no interface has the address `ip`, so that the interface `index` may have it.
     fn check_new(&self, index: usize, ip: IpAddr) -> Result<(), StackError> {
         let Some((_, _, at)) = self.ours.iter().find(|&&(own, _, _)| own == ip) else {
             return Ok(());
@@ -234,7 +234,7 @@ impl RouteTable {
         RouteTable { routes, configured, ours, loopback, known, state: Arc::default() }
     }
 
-    /// Says whether an interface can be used.
+    /// Sets whether an interface can be used.
     pub(crate) fn set_up(&self, interface: u8, up: bool) {
         match up {
             true => self.state.down.fetch_and(!(1 << interface), Ordering::Relaxed),
@@ -308,7 +308,7 @@ impl RouteTable {
         self.state.any_address.store(true, Ordering::Relaxed);
     }
 
-    /// Whether packets to any address are for us.
+    /// Whether the stack accepts packets to any address.
     pub(crate) fn takes_any_address(&self) -> bool {
         self.state.any_address.load(Ordering::Relaxed)
     }
@@ -388,7 +388,7 @@ impl RouteTable {
         route.map_or_else(RouteMetrics::default, |route| route.metrics)
     }
 
-    /// Whether a route that an address within a prefix may take says how long packets may be.
+    /// Whether a route that an address within a prefix may take has an MTU.
     pub(crate) fn names_mtu(&self, (prefix, len): (IpAddr, u8)) -> bool {
         let meets = |route: &Route| matches_prefix(prefix, route.prefix, route.len.min(len));
         self.routes.iter().any(|route| route.metrics.mtu.is_some() && meets(route))

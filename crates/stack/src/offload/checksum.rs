@@ -67,7 +67,7 @@ pub fn fill(packet: &mut Packet) -> bool {
     // The field takes part with the sum of the pseudo-header, which it holds.
     let mut value = sum_range(packet, layout.transport_at, end).finish();
     if value == 0 && layout.protocol == protocol::UDP {
-        // Zero would say that there is no checksum (RFC 768).
+        // Zero would mean that there is no checksum (RFC 768).
         value = 0xffff;
     }
     packet.head[at..at + 2].copy_from_slice(&value.to_be_bytes());

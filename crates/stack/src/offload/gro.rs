@@ -115,7 +115,7 @@ pub(crate) struct Held {
     tos: u8,
     /// Payload bytes of every wire segment but the last.
     unit: usize,
-    /// Larger for what came later.
+    /// Larger for later segments.
     stamp: u64,
 }
 
@@ -164,7 +164,7 @@ impl Gro {
         self.held[at].append(next)
     }
 
-    /// Takes out what is held at `at`.
+    /// Takes out the segment held at `at`.
     pub(crate) fn take(&mut self, at: usize) -> Held {
         self.held.swap_remove(at)
     }

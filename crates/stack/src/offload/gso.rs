@@ -72,7 +72,7 @@ impl Plan {
         if size == 0 || !packet.pull_headers(data_at) || packet.head.len() != data_at {
             return None;
         }
-        // Bytes behind what the IP header counts belong to no segment.
+        // Bytes after the IP header's length belong to no segment.
         packet.payload.truncate(layout.total_len - data_at);
         Some(Plan { layout, data_at, size, next: 0, cwr: packet.cwr })
     }

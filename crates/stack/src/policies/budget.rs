@@ -1,21 +1,21 @@
-//! Budgets: how many connections there may be, how many of them half open, and how much memory
-//! their queues may bind, for a whole stack and for each listener by itself.
+//! Budgets: limits of the number of connections, of half-open ones, and of the memory of their
+//! queues, for a whole stack and for each listener.
 //!
 //! # Theory of operation
 //!
 //! The budgets of a stack are settings (`plimsoll.max_connections`, `plimsoll.max_half_open`,
-//! `net.ipv4.tcp_mem`); [`Budget`] is how a program reads and writes all three. A listener has its
-//! own account, to which each of its connections belongs for as long as it lives, also when it was
+//! `net.ipv4.tcp_mem`); a program reads and writes all three through [`Budget`]. A listener has its
+//! own account, to which each of its connections belongs for its lifetime, even after it was
 //! accepted. A connection counts from its SYN on until it leaves the table of connections, and is
 //! charged for memory until its queues are empty.
 //!
-//! *What happens at a budget.* A connection for which there is no place is refused, as [`Refusal`]
-//! says, and counted by the budget that was spent. With SYN cookies on, a SYN beyond the budget of
-//! half-open ones is answered with a cookie, which keeps nothing. Where memory is short, the
-//! connections that are there offer small windows and their writers wait, by the same rules as at
-//! `net.ipv4.tcp_mem` (see `policies/memory.rs`), and as there each connection may always have a
-//! little, and one packet may bind the rest of the buffers that it is a part of, 64 KiB each.
-//! Lowering a budget ends nothing that is there.
+//! *When a budget is spent.* A connection that exceeds it is refused, as [`Refusal`] says, and
+//! counted by the spent budget. With SYN cookies on, a SYN beyond the budget of half-open
+//! connections is answered with a cookie, which stores nothing. If memory is short, the existing
+//! connections offer small windows and their writers wait, by the same rules as at
+//! `net.ipv4.tcp_mem` (see `policies/memory.rs`). As there, each connection may always have a
+//! minimum, and one packet may use the rest of its buffers, 64 KiB each. Lowering a budget ends no
+//! connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -232,7 +232,7 @@ pub(crate) struct BudgetShare {
     counted: bool,
     /// Bytes that it was charged for.
     charged: u32,
-    /// The round in which it entered the list of those who wait for memory.
+    /// The round in which it entered the list of connections that wait for memory.
     ticket: u32,
 }
 

@@ -48,16 +48,16 @@ impl Bucket {
     }
 }
 
-/// As whom an ICMP error is sent.
+/// The sender of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IcmpSender {
     Host,
     Router,
 }
 
-/// A bucket for each host. Hosts whose addresses have the same hash share one, so that there is
-/// nothing to be displaced: who floods under many addresses empties buckets, of hosts that it
-/// cannot choose.
+/// A bucket for each host. Hosts whose addresses have the same hash share one, so no entry can be
+/// evicted. A flood from many addresses empties buckets of random hosts, which the attacker cannot
+/// choose.
 #[derive(Debug, Default)]
 struct Hosts(Mutex<Vec<HostBucket>>);
 
@@ -93,7 +93,7 @@ pub(crate) struct IcmpLimits {
 
 impl IcmpLimits {
     /// Whether `sender` may send one more message to `host`, one per `gap` in the long run. `key`
-    /// is what hashes are keyed with.
+    /// is the key of the hashes.
     pub(crate) fn allows_host(
         &self,
         now: Instant,

@@ -48,7 +48,7 @@ pub(crate) const QUANTUM: usize = 4096;
 /// Bytes that a connection may be charged above its holdings while there is no pressure.
 const SURPLUS: usize = 4 * QUANTUM;
 
-/// The list of those who wait is gone through again when so much of the limit has been given back.
+/// The list of waiting connections is walked again when this fraction of the limit has been freed.
 const WAKE_STEPS: usize = 64;
 
 /// The memory of all connections' queues in a stack.
@@ -114,7 +114,7 @@ impl Level {
 #[derive(Default)]
 struct Waiting {
     ids: Vec<ConnectionId>,
-    /// So many of them have ended since.
+    /// The number of them that have ended since.
     ended: usize,
 }
 
@@ -174,7 +174,7 @@ impl MemoryAccount {
         if self.is_pressed() { pressed_room(tcp_mem, used, (holders, charged), room) } else { room }
     }
 
-    /// Bytes that free buffers may have: what is missing to the pressure.
+    /// Bytes that free buffers may use: the rest up to the pressure.
     pub(crate) fn room_for_pools(&self, tcp_mem: &[u64; 3]) -> usize {
         in_bytes(tcp_mem[1]).saturating_sub(self.level().used)
     }
@@ -218,7 +218,7 @@ impl MemoryAccount {
         }
     }
 
-    /// Puts a connection on the list of those who wait, unless it is there by its `ticket`.
+    /// Puts a connection on the waiting list, unless it is there by its `ticket`.
     pub(crate) fn wait(&self, id: ConnectionId, ticket: &mut u32, tcp_mem: &[u64; 3]) {
         {
             let mut waiting = lock(&self.waiting);

@@ -70,7 +70,7 @@ struct Pause {
     found: u32,
     /// When the last one was found.
     since: Instant,
-    /// Of the setting: what was found before it was written last does not count.
+    /// The setting's generation: results from before its last write do not count.
     generation: u32,
 }
 
@@ -79,7 +79,7 @@ impl Pause {
         self.since + timeout * (1 << (self.found.max(1) - 1).min(MOST_DOUBLINGS))
     }
 
-    /// The setting was written: what was found before is forgotten.
+    /// The setting was written: earlier results are dropped.
     fn follow(&mut self, generation: u32) {
         if self.generation != generation {
             *self = Pause { generation, ..Pause::default() };

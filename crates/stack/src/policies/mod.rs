@@ -98,12 +98,12 @@ impl Policies {
         &self.shared_options
     }
 
-    /// The account of what the queues of all connections bind.
+    /// The memory account of all connections' queues.
     pub(crate) fn memory(&self) -> &MemoryAccount {
         &self.memory
     }
 
-    /// The account of what the receive queues of all UDP sockets hold.
+    /// The memory account of all UDP sockets' receive queues.
     pub(crate) fn udp_memory(&self) -> &UdpMemory {
         &self.udp_memory
     }
@@ -121,7 +121,7 @@ impl Policies {
         if self.pmtu_in_use.load(Ordering::Relaxed) { self.pmtu().get(remote, now) } else { None }
     }
 
-    /// Path MTUs that were learnt, to learn one.
+    /// The cache of learnt path MTUs, to add one.
     pub(crate) fn learn_mtu(&self) -> MutexGuard<'_, PmtuCache> {
         self.pmtu_in_use.store(true, Ordering::Relaxed);
         self.pmtu()
@@ -136,7 +136,7 @@ impl Policies {
         lock(&self.metrics)
     }
 
-    /// Peers that are where they say they are.
+    /// Peers with a proven address.
     pub(crate) fn proven_peers(&self) -> &ProvenPeers {
         &self.proven_peers
     }

@@ -1,11 +1,10 @@
 //! Path MTUs learnt from ICMP (RFC 1191, RFC 8201), per destination.
 //!
-//! A message lowers the MTU, never raises it. It is believed for `net.ipv4.route.mtu_expires`;
-//! then connections begin with the interface's MTU again, and those that were opened meanwhile send
-//! with it.
+//! A message lowers the MTU, never raises it. It is valid for `net.ipv4.route.mtu_expires`; then
+//! connections begin with the interface's MTU again, and open ones send with it.
 //!
-//! A message of IPv4 that names no MTU, or one below `net.ipv4.route.min_pmtu`, locks the MTU for
-//! that time: routers may fragment packets, and are not believed any more.
+//! An IPv4 message without an MTU, or with one below `net.ipv4.route.min_pmtu`, locks the MTU for
+//! that time: routers may fragment packets, and their reports are ignored.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -27,7 +26,7 @@ impl PmtuCache {
         self.entries.get(&remote).filter(|learnt| learnt.until > now).copied()
     }
 
-    /// Remembers what was learnt, as long as it is believed.
+    /// Stores a learnt MTU while it is valid.
     pub(crate) fn learn(&mut self, remote: IpAddr, learnt: LearntMtu) {
         if self.entries.insert(remote, learnt).is_some() {
             return;

@@ -19,14 +19,14 @@ const DATA_MASK: u32 = (1 << DATA_BITS) - 1;
 /// Minutes for which a cookie is good, the one in which it was made counted.
 const MOST_MINUTES: u32 = 2;
 
-/// How long a listener that has sent a cookie looks for its return.
+/// The time for which a listener that has sent a cookie accepts its return.
 pub(crate) const VALIDITY: Duration = Duration::from_secs(60 * MOST_MINUTES as u64);
 
 fn minute(now: Instant) -> u32 {
     (now.as_millis() / 60_000) as u32
 }
 
-/// The cookie that says `data` to a peer whose SYN has the number `irs`.
+/// The cookie that encodes `data` for a peer whose SYN has the number `irs`.
 pub(crate) fn make(
     secrets: &Secrets,
     key: &FlowKey,

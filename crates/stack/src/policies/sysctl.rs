@@ -96,7 +96,7 @@ pub(crate) struct Settings {
     pub(crate) icmp_msgs_per_sec: u32,
     /// How many of them may come in one burst.
     pub(crate) icmp_msgs_burst: u32,
-    /// The least path MTU that is believed (IPv4).
+    /// The least path MTU that is accepted (IPv4).
     pub(crate) min_pmtu: u16,
     /// How long a reassembly waits for its fragments.
     pub(crate) ipfrag_time: Duration,
@@ -199,7 +199,7 @@ impl SysctlInfo {
     fn of(entry: &entries::Entry) -> SysctlInfo {
         let mut settings = Settings::default();
         let default = (entry.get)(&settings);
-        // No setting takes this, and a refusal says what would be taken.
+        // No setting accepts this value, and the refusal lists the allowed ones.
         let allowed = (entry.set)(&mut settings, "?").err().unwrap_or_default();
         let (socket, linux) = (entry.socket, entry.linux);
         SysctlInfo { name: entry.name, doc: entry.doc, default, allowed, socket, linux }
@@ -237,7 +237,7 @@ impl SysctlTable {
         let mut settings = Settings::default();
         if let Some(bytes) = memory {
             settings.tcp_mem = tcp_mem_of(bytes);
-            // UDP may have twice what TCP may.
+            // UDP may use twice as much as TCP.
             settings.udp_mem = settings.tcp_mem.map(|pages| 2 * pages);
         }
         let default_tcp_mem = settings.tcp_mem;

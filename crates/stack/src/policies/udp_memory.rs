@@ -27,7 +27,7 @@ pub(crate) struct UdpMemory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpMemoryUse {
-    /// Bytes: the buffers that what is unread keeps alive, counted whole, and
+    /// Bytes: the buffers that unread data keeps alive, counted whole, and
     /// [`DATAGRAM_OVERHEAD`](crate::limits::DATAGRAM_OVERHEAD) for each datagram.
     pub bytes: usize,
     /// The limit: the third number of `net.ipv4.udp_mem`, in bytes.
@@ -35,8 +35,8 @@ pub struct UdpMemoryUse {
 }
 
 impl UdpMemory {
-    /// A socket that was charged for `charged` bytes is about to pin `pins`. Returns what it is
-    /// charged for from now on, or `None` if the limit does not allow that.
+    /// A socket that was charged `charged` bytes is about to pin `pins`. Returns its new charge, or
+    /// `None` if the limit does not allow that.
     pub(crate) fn grow(&self, charged: usize, pins: usize, limit: usize) -> Option<usize> {
         if pins <= charged {
             return Some(charged);
@@ -51,8 +51,7 @@ impl UdpMemory {
         Some(wanted)
     }
 
-    /// A socket that was charged for `charged` bytes pins `pins`. Returns what it is charged for
-    /// from now on.
+    /// A socket that was charged `charged` bytes pins `pins`. Returns its new charge.
     pub(crate) fn shrink(&self, charged: usize, pins: usize) -> usize {
         let wanted = pins.next_multiple_of(QUANTUM);
         let kept = if pins == 0 { 0 } else { wanted + SURPLUS };

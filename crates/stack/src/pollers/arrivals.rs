@@ -29,7 +29,7 @@ use crate::limits::{EMPTY_FOR, PACKETS_BEFORE_SILENCE};
 /// Packets that a poll counts as at least.
 const LEAST_PER_POLL: usize = 16;
 
-/// Whether a queue has processed what has arrived.
+/// Whether a queue has processed all arrived packets.
 #[derive(Debug, Default)]
 pub(crate) struct ArrivalStatus {
     /// When all devices were found empty, in nanoseconds.

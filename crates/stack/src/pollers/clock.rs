@@ -14,7 +14,7 @@ use portable_atomic::AtomicU64;
 pub(crate) struct LatestTime(AtomicU64);
 
 impl LatestTime {
-    /// Notes `now` if it is later than what is noted.
+    /// Records `now` if it is later than the recorded time.
     pub(crate) fn advance(&self, now: Instant) {
         let nanos = now.as_nanos();
         if self.0.load(Ordering::Relaxed) < nanos {

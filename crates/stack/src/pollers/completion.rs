@@ -98,7 +98,7 @@ impl BelowUs {
             return false;
         }
         let take = |marks| (marks & THROTTLED != 0).then_some(QUEUED);
-        // Acquire and release: who takes the socket up sees the count as we leave it.
+        // Acquire and release: a thread that takes the socket up sees this count.
         let before = self.marks.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take);
         before.is_ok_and(|marks| marks & QUEUED == 0)
     }
@@ -137,7 +137,7 @@ impl BelowUs {
         }
     }
 
-    /// For who has something for the next poll to do with the socket. Returns whether the caller
+    /// Called by a thread with work on the socket for the next poll. Returns whether the caller
     /// must put it into the queue.
     #[must_use]
     pub(crate) fn enqueue(&self) -> bool {
@@ -204,7 +204,7 @@ pub(crate) struct Completions {
 pub(crate) type CompletionsByQueue = Arc<Box<[Arc<Completions>]>>;
 
 thread_local! {
-    /// Whose queue this thread is about to look at.
+    /// The queue that this thread is about to read.
     static ATTENDING: Cell<*const Completions> = const { Cell::new(std::ptr::null()) };
 }
 
@@ -223,18 +223,18 @@ impl Completions {
         Completions { queue: Queue::default(), kick }
     }
 
-    /// The queue of the stack is idle: gives back what only bursts need.
+    /// The queue of the stack is idle: frees memory that only bursts need.
     pub(crate) fn on_idle(&self) {
         self.queue.shrink();
     }
 
-    /// This thread undertakes to take what is in the queue after it has dropped the result.
+    /// This thread will take the queued sockets after it has dropped the result.
     #[must_use]
     pub(crate) fn attend(&self) -> Attending {
         Attending(ATTENDING.replace(self))
     }
 
-    /// Whether this thread has undertaken to look at the queue and has not done so yet.
+    /// Whether this thread will read the queue and has not done so yet.
     pub(crate) fn is_attended_here(&self) -> bool {
         std::ptr::eq(ATTENDING.get(), self)
     }

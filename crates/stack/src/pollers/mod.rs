@@ -1,6 +1,6 @@
-//! The queues that are polled, and what they count.
+//! The polled queues, and their counters.
 //!
-//! Each [`Queue`] says what guards it.
+//! Each [`Queue`] documents its guards.
 
 pub(crate) mod arrivals;
 pub(crate) mod clock;
@@ -113,7 +113,7 @@ impl Pollers {
         &self.snmp
     }
 
-    /// Where the buffers of what a queue works on come from.
+    /// The source of buffers for a queue's work.
     pub(crate) fn pool(&self, queue: u8) -> &Pool {
         self.queue(queue).buffers().pool()
     }
@@ -150,7 +150,7 @@ impl Pollers {
         self.visited.load(Ordering::Relaxed)
     }
 
-    /// Makes sure that every queue looks at its work.
+    /// Makes sure that every queue reads its work.
     pub(crate) fn kick_all(&self) {
         self.queues.iter().for_each(|queue| queue.waiter().kick());
     }

@@ -1,4 +1,4 @@
-//! One of the queues of a stack: what it polls with, and what waits for it.
+//! One of the queues of a stack: its poller's state, and its pending work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -98,8 +98,7 @@ impl Queue {
     }
 
     /// Whether this call during a poll sends the queued packets, its own and those of earlier
-    /// calls. One call in so many does, so that the peer works during the poll, and not in turn
-    /// with it.
+    /// calls. Every nth call does, so that the peer works during the poll, and not in turn with it.
     pub(crate) fn has_enough_to_send(&self) -> bool {
         // A call from another thread may be miscounted, which does no harm.
         let left = self.left_in_poll.load(Ordering::Relaxed);

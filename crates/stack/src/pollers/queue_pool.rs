@@ -33,9 +33,9 @@ impl QueuePool {
         &self.pool
     }
 
-    /// A poll has ended; `room` is how many bytes free chunks may have. Returns whether the queue
-    /// has just become idle, with nothing to do for [`POOL_IDLE`]: then others give back what only
-    /// packets need.
+    /// A poll has ended; `room` is the number of bytes that free chunks may use. Returns whether
+    /// the queue has just become idle, after [`POOL_IDLE`] without work: then other parts free
+    /// memory that only packets need.
     pub(crate) fn tend(&self, now: Instant, worked: bool, room: impl FnOnce() -> usize) -> bool {
         let free = self.pool.free_bytes();
         let idle_at = self.idle_at.load(Ordering::Relaxed);

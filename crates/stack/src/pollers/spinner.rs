@@ -37,7 +37,7 @@ impl Spinner {
         !self.taken.swap(true, Ordering::Acquire)
     }
 
-    /// Gives the right to spin back.
+    /// Releases the right to spin.
     pub(crate) fn give_back(&self) {
         self.taken.store(false, Ordering::Release);
     }
@@ -73,8 +73,7 @@ impl Spinner {
         self.lent.load(Ordering::Relaxed) && self.lease(now).is_some()
     }
 
-    /// For the poller, before it announces that it sleeps and looks for a lease: it may rely on
-    /// one.
+    /// Called by the poller before it announces its sleep and reads the lease: it may rely on one.
     pub(crate) fn rely(&self, on: bool) {
         self.relied_on.store(on, Ordering::Relaxed);
     }

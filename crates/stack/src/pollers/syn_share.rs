@@ -98,7 +98,7 @@ impl SynShares {
         spares
     }
 
-    /// A batch has ended; `drained` says whether the device was empty behind it.
+    /// A batch has ended; `drained` is whether the device was empty after it.
     pub(crate) fn end_batch(&mut self, drained: bool) {
         self.spared.clear();
         let SynShare { cookies, proven } = *self.current();

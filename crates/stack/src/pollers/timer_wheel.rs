@@ -1,11 +1,11 @@
 //! The timers of all connections: a hierarchical wheel, one entry per connection.
 //!
 //! Level 0 has a bucket for each of the 64 microseconds around now, level 1 one for each of 64
-//! spans of 64 microseconds, and so on: seven levels reach 51 days. An entry sits on the level of
-//! the highest digit (base 64) in which its deadline differs from the wheel's time; when the time
+//! spans of 64 microseconds, and so on: seven levels reach 51 days. The level of an entry is the
+//! highest digit (base 64) in which its deadline differs from the wheel's time; when the time
 //! reaches its bucket it moves down. Buckets are doubly linked lists through nodes that are found
 //! by the connection's place, so arming and stopping take constant time and allocate nothing once
-//! there is a node. Nodes lie in segments that never move, so that growing copies nothing. A bitmap
+//! there is a node. Nodes are in segments that never move, so that growing copies nothing. A bitmap
 //! per level and the earliest deadline per bucket give the next deadline exactly, or (after a stop)
 //! a little early.
 //!
@@ -123,7 +123,7 @@ fn digit(micros: u64, level: usize) -> usize {
 }
 
 impl TimerWheel {
-    /// Arms the timer of `id`, in place of what was armed. It comes out at `at`, rounded up to a
+    /// Arms the timer of `id`, replacing an earlier deadline. It fires at `at`, rounded up to a
     /// microsecond, or as soon as possible if that has passed.
     pub(crate) fn arm(&mut self, id: ConnectionId, at: Instant) {
         let slot = id.slot;

@@ -41,7 +41,7 @@ impl Waiter {
         &self.role
     }
 
-    /// Wakes the poller if it sleeps; otherwise it looks at its work before it does.
+    /// Wakes the poller if it sleeps; otherwise it reads its work before it does.
     pub fn kick(&self) {
         self.kick.kick();
     }

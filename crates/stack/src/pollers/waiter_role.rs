@@ -17,7 +17,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The role of the one who waits for a queue.
+/// The role of the thread that waits for a queue.
 #[derive(Debug)]
 pub(crate) struct WaiterRole(AtomicBool);
 

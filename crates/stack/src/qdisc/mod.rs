@@ -66,7 +66,7 @@ pub trait Qdisc: Send {
         out.len() - before
     }
 
-    /// The stack has had nothing to do for a second. Memory that only packets need is given back.
+    /// Called when the stack has been idle for a second: frees memory that only packets need.
     fn on_idle(&mut self) {}
 
     /// When a packet that is held may leave at the earliest; `None` if there is none.

@@ -1,16 +1,16 @@
-//! Where threads count: each in its own shard, which no other thread writes.
+//! The shards in which threads count: each thread has its own, which no other thread writes.
 //!
 //! # Theory of operation
 //!
-//! The first time that a thread counts for a stack it *claims* a shard: it takes the writers of one
-//! that an ended thread has left, or makes one. The claim stays in a thread-local list, so that the
-//! next call finds it with a comparison. A [`Writer`] is not `Sync` and a
-//! claim is an `Rc`, which is not `Send`: two threads cannot write one shard. A thread may have it
-//! several times (a call in the middle of a poll), which is one writer all the same.
+//! The first time that a thread counts for a stack it *claims* a shard: it takes the writers that
+//! an ended thread has left, or makes new ones. The claim stays in a thread-local list, so that the
+//! next call finds it with a comparison. A [`Writer`] is not `Sync` and a claim is an `Rc`, which
+//! is not `Send`: two threads cannot write one shard. A thread may hold its claim several times (a
+//! call during a poll), which is still one writer.
 //!
-//! When a thread ends, its writers go back to the stack, with all that they have counted. So
-//! there are never more shards than threads that counted at the same time, and at most
-//! [`MAX_SHARDS`]. Threads beyond that count together, with locked instructions.
+//! When a thread ends, its writers return to the stack, with their counts. So there are never more
+//! shards than threads that counted at the same time, and at most [`MAX_SHARDS`]. Threads beyond
+//! that count together, with locked instructions.
 //!
 //! The lock of the list is a leaf. It is taken when a thread claims a shard or ends, and by
 //! readers.
@@ -87,7 +87,7 @@ impl Shard {
             states.add(place(to), 1);
         }
         if let Some(from) = from {
-            // The sum over all shards is what counts; one shard may be below zero.
+            // Only the sum over all shards is meaningful; one shard may be below zero.
             states.add(place(from), 1_u64.wrapping_neg());
         }
     }
@@ -159,7 +159,7 @@ pub(super) struct Sums {
 pub(super) struct Shards(Arc<List>);
 
 thread_local! {
-    /// The shards of this thread, of whatever stacks.
+    /// The shards of this thread, for all stacks.
     static MINE: RefCell<Vec<Rc<Shard>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,12 +1,12 @@
-//! How many connections are in each state, counted where it changes: to ask costs the same with ten
-//! connections and with a million.
+//! The number of connections in each state, counted where it changes: a query costs the same with
+//! ten connections and with a million.
 
 use plimsoll_tcp::{State, Writer};
 
 /// Places of [`place`].
 pub(crate) const STATE_COUNT: usize = State::Closed as usize + 1;
 
-/// Counts up and down; a sum over all writers is what is there.
+/// Counts up and down; the sum over all writers is the number of connections.
 pub(super) type StateWriter = Writer<STATE_COUNT>;
 
 /// The place of a state.

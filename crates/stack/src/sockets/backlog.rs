@@ -97,7 +97,7 @@ impl Backlog {
         lock(&self.queue).take()
     }
 
-    /// Takes all that is in, which will not be worked on, nor what was taken before.
+    /// Takes the whole contents, which will not be processed, nor will those taken before.
     pub(crate) fn clear(&self) -> Option<Box<Queue>> {
         let mut queue = lock(&self.queue);
         self.bytes.store(0, Ordering::Relaxed);

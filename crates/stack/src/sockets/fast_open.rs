@@ -51,7 +51,7 @@ impl FastOpenKeys {
         [&self.primary[..], self.backup.as_ref().map_or(&[], |key| &key[..])].concat()
     }
 
-    /// The keys that `text` says: four groups of hexadecimal digits, joined by dashes, and after a
+    /// Parses the keys in `text`: four groups of hexadecimal digits, joined by dashes, and after a
     /// comma the same for a second one (`net.ipv4.tcp_fastopen_key`).
     pub(crate) fn parse(text: &str) -> Option<FastOpenKeys> {
         let mut keys = text.split(',').map(|key| parse_key(key.trim()));

@@ -154,7 +154,7 @@ impl Attempt {
         self.headers.clone()
     }
 
-    /// Looks at the SYN, with what its repetitions have brought, if one waits.
+    /// Runs `look` on the SYN, updated by its retransmissions, if it waits.
     pub(crate) fn syn<T>(&self, look: impl FnOnce(&Segment) -> T) -> Option<T> {
         lock(&self.state).syn.as_ref().map(look)
     }
@@ -242,7 +242,7 @@ impl AttemptCount {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// One more waits, until what is returned is dropped.
+    /// Counts one more waiting attempt, until the returned value is dropped.
     fn add(&self) -> Counted {
         self.0.fetch_add(1, Ordering::Relaxed);
         Counted(self.clone())
@@ -319,7 +319,7 @@ impl Gate {
         Arrival::Waits(until)
     }
 
-    /// A cookie has come back; what it opens waits from now on. There is no attempt of this flow.
+    /// A cookie has come back; its connection waits from now on. There is no attempt of this flow.
     pub(crate) fn verified(&mut self, now: Instant, key: &FlowKey, home: u8) -> Arrival {
         match self.insert(now, (key, home), None, None) {
             Some(attempt) => Arrival::Waits(attempt.until),
@@ -405,8 +405,8 @@ impl Gate {
         }
     }
 
-    /// Ends those whose time is over by `now`, and says when the next one's is. The flows of open
-    /// connections that have waited are added to `open`: the caller ends them.
+    /// Ends the attempts whose time is over by `now`, and returns the next one's time. The flows of
+    /// open connections that have waited are added to `open`: the caller ends them.
     pub(crate) fn expire(
         &mut self,
         now: Instant,
@@ -426,7 +426,7 @@ impl Gate {
         }
     }
 
-    /// The listener has ended, and so has what waits. Nothing waits from now on.
+    /// The listener has ended, and so have all waiting attempts.
     pub(crate) fn close(&mut self, wakers: &mut WakeList) {
         while let Some((_, (attempt, _))) = self.by_age.pop_first() {
             attempt.finish(Cancelled::Closed, wakers);

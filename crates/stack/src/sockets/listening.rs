@@ -20,8 +20,9 @@ use crate::sockets::md5::Md5Keys;
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 use crate::sync::lock;
 
-/// How long after an ACK that was dropped more of its flight may arrive. After an RTO the peer
-/// begins with what brings its cookie again; the initial RTO is this long (RFC 6298, section 2).
+/// The time after a dropped ACK during which more of its flight may arrive. After an RTO the peer
+/// begins with the data whose segment brings its cookie again; the initial RTO is this long (RFC
+/// 6298, section 2).
 const FLIGHT: Duration = Duration::from_secs(1);
 
 /// Which addresses a listener takes connections to.
@@ -145,8 +146,8 @@ impl<E> Listening<E> {
         self.gate.is_some_and(|gate| gate.verify_source)
     }
 
-    /// Works with the gate, if there is one. Those who wait for an attempt are woken if one more
-    /// has come then.
+    /// Runs a call on the gate, if there is one. Waiters for an attempt are woken if one more has
+    /// come then.
     pub(crate) fn at_gate<T>(
         &self,
         wakers: &mut WakeList,
@@ -262,7 +263,7 @@ impl<E> Listening<E> {
         lock(&self.state).last_unplaced.is_some_and(|at| now.since(at) <= FLIGHT)
     }
 
-    /// Gives a place in the SYN queue back.
+    /// Releases a place in the SYN queue.
     pub(crate) fn end_handshake(&self) {
         self.changing(|state| state.half_open = state.half_open.saturating_sub(1));
     }
@@ -301,7 +302,7 @@ impl<E> Listening<E> {
         true
     }
 
-    /// Looks at the Fast Open queue.
+    /// Runs `look` on the Fast Open queue.
     pub(crate) fn fast_open<T>(&self, look: impl FnOnce(&mut FastOpenQueue) -> T) -> T {
         look(&mut lock(&self.state).fast_open)
     }
@@ -319,8 +320,8 @@ impl<E> Listening<E> {
         }
     }
 
-    /// Takes those out of the accept queue that are not `kept`, and returns them: who drops the
-    /// last handle of one does so without the lock.
+    /// Removes the connections that are not `kept` from the accept queue, and returns them, so that
+    /// their last handles are dropped without the lock.
     #[must_use]
     pub(crate) fn retain(&self, kept: impl FnMut(&Arc<E>) -> bool) -> VecDeque<Arc<E>> {
         let mut state = lock(&self.state);
@@ -371,7 +372,7 @@ impl<E> Listening<E> {
         change(&mut lock(&self.state).options);
     }
 
-    /// Ends listening, for the reason `end`, and returns what was not accepted.
+    /// Ends listening, with the reason `end`, and returns the connections that were not accepted.
     pub(crate) fn end(&self, end: SocketError, wakers: &mut WakeList) -> VecDeque<Arc<E>> {
         self.changing(|state| {
             state.end.get_or_insert(end);
@@ -398,7 +399,7 @@ mod tests {
     use crate::kick::Kick;
     use crate::pollers::completion::Completions;
 
-    /// Looks at its listener when it is dropped, which takes the lock.
+    /// Locks its listener when it is dropped.
     struct Child(Weak<Listening<Child>>, u8);
 
     impl Drop for Child {

@@ -1,8 +1,8 @@
-//! The signatures of RFC 2385: which key is for whom, and the digest.
+//! The signatures of RFC 2385: the keys per peer, and the digest.
 //!
-//! A segment that should be signed and is not, one that is and should not be, and one whose digest
-//! is wrong are dropped and counted, as on Linux; nothing answers them. A reset that belongs to no
-//! connection is signed if a listener has a key for the peer.
+//! A segment without a required signature, with an unexpected one, or with a wrong digest is
+//! dropped and counted, as on Linux; it gets no answer. A reset that belongs to no connection is
+//! signed if a listener has a key for the peer.
 
 use std::net::IpAddr;
 

@@ -19,7 +19,7 @@ thread_local! {
     /// owns nothing any more, because dropping bytes that an application has written by reference
     /// runs the application's code.
     static REMAINS: Cell<Option<Remains>> = const { Cell::new(None) };
-    /// There may be some. It has no destructor, so that a look at it costs next to nothing.
+    /// There may be some. It has no destructor, so checking it costs next to nothing.
     static ANY_REMAINS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn drop_caught<T>(value: T) {
     }
 }
 
-/// Call before catching panics: what an earlier panic left does not belong to the next.
+/// Call before catching panics: the remains of an earlier panic do not belong to the next.
 #[inline]
 pub(crate) fn clear_remains() {
     if ANY_REMAINS.take() {
@@ -72,12 +72,12 @@ pub(crate) fn take_remains(endpoint: &Endpoint, panic: Box<dyn Any + Send>) {
 
 #[cfg(test)]
 thread_local! {
-    /// How many sites this thread comes to that answer a cookie or make a cookie's connection,
-    /// until the one at which the stack is to panic. Zero is none.
+    /// The number of sites, in which a cookie is answered or its connection made, that this thread
+    /// passes until the one at which the stack must panic. Zero is none.
     pub(crate) static COOKIE_TRAP: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Work on a cookie has come to a place where tests have the stack panic.
+/// Work on a cookie has reached a site where tests make the stack panic.
 #[cfg(test)]
 pub(crate) fn at_cookie() {
     let left = COOKIE_TRAP.get();
@@ -89,7 +89,7 @@ pub(crate) fn at_cookie() {
 pub(crate) fn at_cookie() {}
 
 impl Endpoint {
-    /// Work on the connection has come to `site`.
+    /// Work on the connection has reached `site`.
     #[cfg(test)]
     pub(crate) fn at(&self, site: Site) {
         let sprung = crate::sync::lock(&self.trap).take_if(|trap| *trap == site);

@@ -16,7 +16,7 @@ pub(crate) enum PathReport {
     Error(Quote, ConnectionError),
     /// The next hop's MTU; zero if the router does not report it.
     TooBig(Quote, u32),
-    /// The link carries longer or shorter packets than before: what is known of the path now.
+    /// The link carries longer or shorter packets than before: the known path now.
     Link(PathMtu),
     /// There is no way any more, for this reason.
     Gone(ConnectionError),

@@ -32,7 +32,7 @@ use crate::limits::{KEPT_PREQUEUE, PREQUEUE_LEN};
 pub(crate) struct Prequeue<T> {
     /// A thread is blocked in a read.
     reader: bool,
-    /// A reader works on what has waited.
+    /// A reader processes the waiting packets.
     read: bool,
     packets: VecDeque<T>,
     /// Bytes of payload that wait.
@@ -48,7 +48,7 @@ pub(crate) enum Offer<T> {
     Queued { first: bool },
     /// Nothing waits, and this one shall not: the caller works on it.
     Refused(T),
-    /// The prequeue is full: the caller works on what waits, and then on this one.
+    /// The prequeue is full: the caller processes the waiting packets, and then this one.
     Full(T),
 }
 
@@ -60,13 +60,13 @@ impl<T> Default for Prequeue<T> {
 }
 
 impl<T> Prequeue<T> {
-    /// A reader begins to work on what has waited, or has done so.
+    /// A reader begins or ends processing the waiting packets.
     pub(crate) fn set_read(&mut self, read: bool) {
         self.read = read;
     }
 
-    /// A packet with `bytes` of payload has arrived. `alone` says whether it may be the first one
-    /// to wait, `limit` how many bytes may, and `due` until when it may wait.
+    /// A packet with `bytes` of payload has arrived. `alone` is whether it may be the first one to
+    /// wait, `limit` how many bytes may wait, and `due` until when it may wait.
     pub(crate) fn offer(
         &mut self,
         packet: T,
@@ -114,12 +114,13 @@ impl<T> Prequeue<T> {
         self.bytes
     }
 
-    /// Whether a reader works on what has waited here.
+    /// Whether a reader processes the waiting packets.
     pub(crate) fn is_read(&self) -> bool {
         self.read
     }
 
-    /// When the poller must work on what waits; far in the future if nothing does.
+    /// The time at which the poller must process the waiting packets; far in the future if there
+    /// are none.
     pub(crate) fn due(&self) -> Instant {
         self.due
     }

@@ -15,7 +15,7 @@ pub(crate) struct SynHeaders {
 }
 
 impl SynHeaders {
-    /// The first `len` bytes of `packet`, which lie in one piece.
+    /// The first `len` bytes of `packet`, which are in one piece.
     pub(crate) fn of(packet: &Packet, len: usize) -> SynHeaders {
         SynHeaders { packet: Box::new(packet.share()), len }
     }

@@ -188,7 +188,7 @@ impl UnhandledConfig {
         UnhandledConfig { echo_requests: true, datagrams: true, not_ip: true, ..Self::default() }
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses invalid values.
     fn check(&self) -> Result<(), SocketError> {
         if self.rcvbuf == 0 {
             return Err(SocketError::Invalid("rcvbuf: it must be 1 at least"));
@@ -337,7 +337,7 @@ impl Hook {
         lock(queue).wakers.cancel(Interest::Read, key)
     }
 
-    /// Nothing comes any more; what waits can still be taken.
+    /// No more packets come; the waiting ones can still be taken.
     pub(crate) fn end(&self, end: SocketError, wakers: &mut WakeList) {
         let Sink::Queue(queue) = &self.sink else { return };
         let mut queue = lock(queue);

@@ -35,7 +35,7 @@ pub struct WaitKey {
 /// The effect that a waiting thread or task has on the ACK of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Waiter {
-    /// It works on what has come as soon as it runs, and may look for more before it answers.
+    /// It processes data as soon as it runs, and may check for more before it answers.
     Task,
     /// It does nothing else: it has no answer when it sleeps again.
     Thread,
@@ -75,7 +75,7 @@ pub enum Interest {
     Write,
 }
 
-/// The wakers of those who wait under a key, for each [`Interest`].
+/// The wakers with a key, for each [`Interest`].
 type Keyed = [Vec<(WaitKey, Waker)>; 2];
 
 /// The wakers of one socket.
@@ -162,7 +162,7 @@ impl WakerSet {
         }
     }
 
-    /// Moves the wakers of all who wait for that to `list`.
+    /// Moves all wakers for `interest` to `list`.
     pub(crate) fn take(&mut self, interest: Interest, list: &mut WakeList) {
         if let Some(waker) = self.latest[interest as usize].take() {
             list.push(waker);

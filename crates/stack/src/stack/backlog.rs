@@ -74,7 +74,7 @@ impl Work<'_> {
                 }
             }
         }
-        // Dropping it hands what is left now to the poller.
+        // Dropping it passes work that is left now to the poller.
         drop(owned);
         self.route_strays();
         self.look_again(endpoint);

@@ -115,7 +115,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The budget of the stack, as its settings say.
+    /// The budget of the stack, from its settings.
     pub fn budget(&self) -> Budget {
         let settings = self.settings();
         let count = |most: u32| Some(most as usize).filter(|&most| most < MAX_CONNECTIONS);

@@ -102,8 +102,9 @@ impl Stack {
     }
 
     /// As [`poll_for_reader`](Self::poll_for_reader), for the reader of a stream that is woken by
-    /// the devices: it takes them over if need be, and keeps them while it sleeps, until the lease
-    /// ends. It does not keep devices that may hold packets: no descriptor would say so again.
+    /// the devices: it takes them over if necessary, and keeps them while it sleeps, until the
+    /// lease ends. It does not keep devices that may hold packets: no descriptor would become
+    /// readable again.
     pub(crate) fn poll_for_watcher(
         &self,
         queue: u8,

@@ -33,7 +33,8 @@ impl Stack {
         self.bring_down(now, error);
     }
 
-    /// Ends the stack because this thread, which ran it, has panicked; `thrown` is what was caught.
+    /// Ends the stack because this thread, which ran it, has panicked; `thrown` is the caught
+    /// payload.
     pub fn end_by_panic(&self, now: Instant, thrown: Box<dyn Any + Send>) -> StackError {
         let error = StackError::panicked(thrown.as_ref());
         // The value belongs to the code that panicked, and its drop may panic.
@@ -44,7 +45,7 @@ impl Stack {
         self.error().cloned().unwrap_or(error)
     }
 
-    /// Runs a part of what a poller does. If it panics, the stack ends.
+    /// Runs a part of the poller's work. If it panics, the stack ends.
     pub(crate) fn guarded<T>(
         &self,
         now: Instant,

@@ -10,8 +10,9 @@ use crate::stack::Stack;
 use crate::stack::work::Work;
 
 impl Stack {
-    /// Takes a segment that has been checked, and passes on what cannot wait for more. `size` is
-    /// the length of the wire segments of a super-segment, `tos` DSCP and ECN of the packet.
+    /// Takes a segment that has been checked, and passes on the segments that cannot wait for more.
+    /// `size` is the length of the wire segments of a super-segment, `tos` DSCP and ECN of the
+    /// packet.
     #[inline]
     pub(crate) fn tcp_gro(
         &self,

@@ -54,7 +54,7 @@ impl Stack {
         }
         self.tell(StackEvent::InterfaceDown { name: interface.name(), reason });
         if waits {
-            // The pollers sleep on what the old device had.
+            // The pollers sleep on the old device's wait source.
             return self.kick_all();
         }
         // Of two threads whose devices fail at the same time, one sees both.

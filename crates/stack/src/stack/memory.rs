@@ -12,7 +12,7 @@ use crate::stack::work::Work;
 use crate::sync::socket_lock::Place;
 
 impl Work<'_> {
-    /// Charges a connection for what it holds now.
+    /// Charges a connection for its present memory.
     #[inline]
     pub(crate) fn account(&self, endpoint: &Endpoint, inner: &mut Inner) {
         let prequeued = inner.prequeue.as_ref().map_or(0, |prequeue| prequeue.bytes());

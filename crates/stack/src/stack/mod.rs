@@ -1,6 +1,6 @@
-//! The stack: what it owns, how it is built, and the calls that open sockets.
+//! The stack: its parts, its construction, and the calls that open sockets.
 //!
-//! The loop is in `poll.rs`, what happens around each call of the engine in `work.rs`.
+//! The loop is in `poll.rs`, the frame of each call of the engine in `work.rs`.
 
 pub(crate) mod addresses;
 pub(crate) mod backlog;

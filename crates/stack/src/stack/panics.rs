@@ -99,8 +99,8 @@ impl Work<'_> {
 }
 
 impl Stack {
-    /// Something was left for a thread that only looks: it is for the poller. If no thread polls
-    /// any more, or the poller could not find the connection, it is done here.
+    /// Work was left for a read-only owner: it is passed to the poller. If no thread polls any
+    /// more, or the poller could not find the connection, it is done here.
     fn hand_over(&self, endpoint: &Arc<Endpoint>, owned: Owned<'_>) {
         if owned.is_gone() || self.pollers.ended().is_some() {
             let mut work = Work::begin_at(self, self.pollers.latest_time(), endpoint.home());
@@ -119,8 +119,8 @@ impl Stack {
         work.finish();
     }
 
-    /// Owns a connection to look at it. If that panics, the connection is aborted, and `look` sees
-    /// what it is then.
+    /// Owns a connection to read it. If that panics, the connection is aborted, and `look` runs
+    /// again on the new state.
     pub(crate) fn inspect<T>(
         &self,
         endpoint: &Arc<Endpoint>,

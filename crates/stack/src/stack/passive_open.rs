@@ -1,4 +1,4 @@
-//! Segments for a listener: SYNs that open connections, and what else comes.
+//! Segments for a listener: SYNs that open connections, and others.
 
 use std::sync::Arc;
 

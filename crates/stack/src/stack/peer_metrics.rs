@@ -21,7 +21,7 @@ impl Work<'_> {
         self.settings.tcp_fastopen & CLIENT_ENABLE != 0
     }
 
-    /// Takes what an open with Fast Open taught.
+    /// Stores the outcome of an open with Fast Open.
     pub(crate) fn learn_fast_open(&self, endpoint: &Endpoint, outcome: FastOpenOutcome) {
         let now = self.now;
         let mut metrics = self.stack.policies.metrics();
@@ -37,7 +37,7 @@ impl Work<'_> {
                 metrics.note_black_hole(now, self.settings.tcp_fastopen_blackhole_generation);
                 self.tcp().bump(Counter::TcpFastOpenBlackhole);
             }
-            // On loopback nothing is between, so that it says nothing.
+            // Loopback has no middlebox, so the result reveals nothing.
             FastOpenOutcome::Works
                 if endpoint.interface() == self.stack.interfaces.routes().loopback() => {}
             FastOpenOutcome::Works => metrics.note_no_black_hole(),

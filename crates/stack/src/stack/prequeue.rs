@@ -47,8 +47,8 @@ impl Work<'_> {
         }
     }
 
-    /// For an owner, before anything else: works on what waits for a blocked reader. `reads` says
-    /// whether the caller is the one. Returns whether there was anything.
+    /// Called by an owner before anything else: processes packets that wait for a blocked reader.
+    /// `reads` is whether the caller is that reader. Returns whether there were any.
     pub(crate) fn run_prequeue(
         &mut self,
         endpoint: &Arc<Endpoint>,
@@ -86,7 +86,7 @@ impl Work<'_> {
 }
 
 impl Stack {
-    /// Looks at a socket: what waits for a blocked reader has been worked on.
+    /// Runs `look` on a socket after processing the packets that wait for a blocked reader.
     pub(crate) fn look_at<T>(
         &self,
         endpoint: &Arc<Endpoint>,

@@ -90,13 +90,13 @@ impl Stack {
         Ok(all)
     }
 
-    /// Makes sure that every queue looks at its work.
+    /// Makes sure that every queue reads its work.
     pub fn kick_all(&self) {
         self.pollers.kick_all();
     }
 
-    /// Makes sure that one of the queues looks at its work. There is nothing to do for a queue that
-    /// does not exist.
+    /// Makes sure that one of the queues reads its work. Does nothing for a queue that does not
+    /// exist.
     pub fn kick(&self, queue: usize) {
         if queue < self.pollers.count() {
             self.pollers.queue(queue as u8).waiter().kick();

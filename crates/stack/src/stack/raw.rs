@@ -231,7 +231,7 @@ impl Stack {
                 None => return Err(SocketError::NetworkUnreachable),
             },
         };
-        // Addresses of loopback are not seen outside, nor in the answer to such a packet.
+        // Loopback addresses must not appear outside, nor in the answer to such a packet.
         let inside = ip.src.is_loopback() || ip.dst.is_loopback();
         if inside && (way != routes.loopback() || !routes.is_ours(ip.src)) {
             return Err(SocketError::AddrNotAvailable);
@@ -274,8 +274,8 @@ fn check_raw_v6(packet: &mut Packet, front: &[u8]) -> Result<Checked, SocketErro
     })
 }
 
-/// Whether a header of IPv6 is in front of the part that is fragmented (RFC 8200, section 4.5).
-/// Destination options may, if they are for the hosts of a routing header.
+/// Whether an IPv6 header precedes the part that is fragmented (RFC 8200, section 4.5). Destination
+/// options may, if they are for the hosts of a routing header.
 fn goes_with_every_fragment(next_header: u8) -> bool {
     matches!(
         next_header,

@@ -111,7 +111,7 @@ impl Stack {
         }
     }
 
-    /// The queueing discipline of every interface, and what it has counted.
+    /// The queueing discipline of every interface, and its statistics.
     pub fn qdiscs(&self) -> Vec<QdiscSummary> {
         let summary = |interface: &Interface| {
             let (kind, stats, fq) = interface.tx().qdisc();
@@ -121,8 +121,7 @@ impl Stack {
     }
 
     /// Completes and drains every interface of the queue. If one of them still has another default
-    /// discipline than the setting says, all interfaces follow it. Returns whether anything
-    /// happened.
+    /// discipline than the setting, all interfaces follow it. Returns whether there was any work.
     #[inline]
     pub(crate) fn pump_devices(&self, work: &Work<'_>) -> bool {
         let mut worked = false;
@@ -143,8 +142,8 @@ impl Stack {
         self.interfaces.iter().map(|i| (i.name(), i.completions())).collect()
     }
 
-    /// Name, and what the sending and the receiving half have counted, of every interface. While a
-    /// half is used by another thread, its figures are those of a moment ago.
+    /// The name of every interface, and the statistics of its sending and receiving half. While
+    /// another thread uses a half, its figures are slightly old.
     pub fn device_stats(&self) -> Vec<(String, DeviceStats, DeviceStats)> {
         let stats = |interface: &Interface| {
             let (tx, rx) = interface.stats(self.kick_of(interface));

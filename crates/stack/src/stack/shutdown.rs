@@ -62,7 +62,7 @@ impl Stack {
             self.reset_all(now, &mut report);
             self.tell_of_end(now);
         }
-        // Now, so that it counts what came to its end before it could be reset.
+        // Read now, to count the connections that ended before they could be reset.
         let ended = self.tables.orphans().ended();
         let since = |how: usize| ended[how].saturating_sub(begin.ended[how]);
         report.delivered = since(0);

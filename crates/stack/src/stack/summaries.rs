@@ -12,8 +12,8 @@ use crate::stack::Stack;
 use crate::stack::socket::TcpSocket;
 
 impl Stack {
-    /// Names of the types that a connection and its packets are made of, and their sizes in bytes.
-    /// They differ between versions and between targets.
+    /// Names of the types of a connection and its packets, and their sizes in bytes. They differ
+    /// between versions and between targets.
     pub fn type_sizes(&self) -> Vec<(&'static str, usize)> {
         let own = [
             ("TcpSocket", size_of::<TcpSocket>()),

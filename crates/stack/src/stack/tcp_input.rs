@@ -88,8 +88,8 @@ impl Stack {
         self.tcp_gro(work, state, &key, (segment, arrived.tos), size);
     }
 
-    /// Takes a segment, maybe of several that arrived, to whom it is for. `tos` is DSCP and ECN of
-    /// the packet that it came in.
+    /// Passes a segment, maybe several merged ones, to its receiver. `tos` is DSCP and ECN of its
+    /// packet.
     pub(crate) fn tcp_demux(
         &self,
         work: &mut Work<'_>,
@@ -190,7 +190,7 @@ impl Stack {
         self.tables.listeners().find(key.local, key.local_port, ours, hash)
     }
 
-    /// The key with which a listener and its peer sign what belongs to no connection.
+    /// The key with which a listener and its peer sign segments that belong to no connection.
     fn listening_key(&self, key: &FlowKey) -> Option<Md5Key> {
         if !self.policies.md5_in_use() {
             return None;
@@ -270,8 +270,8 @@ impl Stack {
 }
 
 impl Work<'_> {
-    /// For a thread that owns no socket: takes the segments that were left behind the end of their
-    /// connections to whom they are for now. Returns whether there were any.
+    /// Called by a thread that owns no socket: passes segments that were left after the end of
+    /// their connections to their present receivers. Returns whether there were any.
     #[inline]
     pub(crate) fn route_strays(&mut self) -> bool {
         !self.strays.is_empty() && self.route_all_strays()
@@ -307,7 +307,7 @@ impl Work<'_> {
             && peers.find(source, self.now).is_some_and(|peer| state.syns.spare(peer))
     }
 
-    /// The peer of an established connection is where it says it is.
+    /// The address of an established connection's peer is proven.
     pub(crate) fn prove(&self, endpoint: &Endpoint) {
         self.stack.policies.proven_peers().note(endpoint.key.remote, self.now);
     }

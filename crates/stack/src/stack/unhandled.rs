@@ -114,7 +114,7 @@ impl Stack {
         });
     }
 
-    /// As [`unwanted`](Self::unwanted), for what is no IP packet.
+    /// As [`unwanted`](Self::unwanted), for a packet that is not IP.
     pub(crate) fn no_ip(&self, state: &mut PollState, packet: Packet, interface: u8) {
         let kind = UnhandledKind::NotIp;
         if self.tables.unhandled().wants(kind) {

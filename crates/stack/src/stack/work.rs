@@ -198,7 +198,7 @@ impl<'a> Work<'a> {
         Context { now, below, config: &self.settings.tcp, counters: self.tcp() }
     }
 
-    /// Does what follows from calls of the engine: sends, moves the connection on between the
+    /// Applies the results of calls of the engine: sends, moves the connection on between the
     /// tables, arms its timer, collects wakers. The caller holds the lock that `inner` is from.
     #[inline]
     pub(crate) fn settle(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
@@ -334,7 +334,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Gives the place in the Fast Open queue back once the handshake has ended.
+    /// Releases the place in the Fast Open queue once the handshake has ended.
     #[inline]
     fn end_early(&self, endpoint: &Endpoint, inner: &mut Inner) {
         if !inner.is_early() || inner.conn.is_early() {
@@ -372,8 +372,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Replaces a connection in TIME-WAIT by its entry in the table of those. An application that
-    /// still holds the socket reads what has arrived; nothing else can happen to it.
+    /// Replaces a connection in TIME-WAIT by its entry in the TIME-WAIT table. An application that
+    /// still holds the socket reads the arrived data; nothing else can happen to it.
     fn keep_in_time_wait(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         let time_wait = inner.conn.time_wait();
         let limit = self.settings.tcp_max_tw_buckets as usize;
@@ -429,7 +429,7 @@ impl<'a> Work<'a> {
         self.account(endpoint, inner);
     }
 
-    /// Gives the place in the SYN queue back, if the connection has one.
+    /// Releases the place in the SYN queue, if the connection has one.
     pub(crate) fn leave_syn_queue(&self, endpoint: &Endpoint, inner: &mut Inner) {
         if inner.stage == Stage::HalfOpen {
             inner.stage = Stage::Orphan;
@@ -492,7 +492,7 @@ impl<'a> Work<'a> {
             || arrivals.allows_silence(self.now)
     }
 
-    /// Ends the work: sends what was queued or leaves it to the poller, wakes the poller if it
+    /// Ends the work: sends the queued packets or leaves them to the poller, wakes the poller if it
     /// would sleep too long, and fires the wakers. By reference, since it is large: the caller
     /// drops it.
     #[inline]
@@ -515,7 +515,7 @@ impl<'a> Work<'a> {
         self.fire_wakers();
     }
 
-    /// Sends what was queued, and what follows from its completion.
+    /// Sends the queued packets, and those that their completions release.
     #[inline]
     fn send_queued(&mut self) {
         for _ in 0..COMPLETION_ROUNDS {
@@ -575,12 +575,12 @@ impl Work<'_> {
             }
             settles = true;
             if count > 0 && owned.conn.readable() == 0 {
-                // A read that finds nothing says that its caller waits for more.
+                // A read that finds no data shows that its caller waits for more.
                 break;
             }
         }
         self.release(endpoint, owned, settles);
-        // An error or the end behind what was read shows up at the next call.
+        // An error or the end after the read data is returned by the next call.
         if count > 0 { Ok(count) } else { last }
     }
 
@@ -625,12 +625,12 @@ impl Stack {
         self.call(now, endpoint, |_| Departure::Here, call)
     }
 
-    /// As [`work_on`](Self::work_on), for a call that hands over bytes to be sent.
+    /// As [`work_on`](Self::work_on), for a call that writes bytes.
     ///
-    /// If nothing of the connection was unacknowledged, this thread sends what the call has queued:
-    /// a lone small request leaves without waiting for another thread. Otherwise that is left to
-    /// the poller, who is woken if it sleeps: a thread that writes a little at a time pays no
-    /// system call for each write, and what is queued meanwhile is below us.
+    /// If the connection had no unacknowledged data, this thread sends the packets that the call
+    /// has queued: a lone small request leaves without waiting for another thread. Otherwise the
+    /// poller sends them, and is woken if it sleeps. So a thread that writes a little at a time
+    /// pays no system call for each write, and data queued meanwhile is below.
     pub(crate) fn write_on<T>(
         &self,
         now: Instant,

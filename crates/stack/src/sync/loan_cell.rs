@@ -207,9 +207,9 @@ impl<T: Default> Loan<T> {
             return None;
         }
         let value = shared.value.with_mut(|value| {
-            // SAFETY: it was lent to this thread, where the handle does not use it now, which the
-            // word would say. On another thread the handle waits for the lock, whether it finds the
-            // word as it is or as it was before.
+            // SAFETY: it was lent to this thread, and the word shows that the handle does not use
+            // it now. On another thread the handle waits for the lock, whether it finds the word as
+            // it is or as it was before.
             std::mem::take(unsafe { &mut *value })
         });
         shared.lent_to.store(thread.0 | TAKEN, Ordering::Release);

@@ -19,7 +19,7 @@ use parking_lot_core::{
     DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, ParkResult, UnparkToken, park, unpark_one,
 };
 
-/// The state, and who sleeps.
+/// The state, and the sleeping threads.
 #[derive(Debug)]
 pub(super) struct Word {
     pub(super) state: AtomicU32,
@@ -30,9 +30,9 @@ pub(super) struct Word {
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// Look at the word again.
+    /// Read the word again.
     Again,
-    /// The thread was handed what it waited for.
+    /// The thread was handed the resource that it waited for.
     Handed,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Woken {
 pub(super) struct Sleeper {
     /// Others sleep as well.
     pub(super) others: bool,
-    /// It is time to hand over: without that, those who sleep might never find the word free.
+    /// It is time to hand over: otherwise the sleeping threads might never find the word free.
     pub(super) in_turn: bool,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Token<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through `Held` alone, of which there is one at a time: it is made
+// SAFETY: the value is reached only through `Held`, of which there is one at a time: it is made
 // where the state leaves FREE and ends where the state becomes FREE again. Both are ordered by that
 // atomic, so the value goes from thread to thread as if it were sent.
 unsafe impl<T: Send> Sync for Token<T> {}

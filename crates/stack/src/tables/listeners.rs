@@ -27,7 +27,8 @@ use crate::zone;
 #[derive(Default)]
 pub(crate) struct ListenerTable {
     inner: RwLock<Inner>,
-    /// When the first attempt at a gate ends, or earlier. It says nothing while none waits.
+    /// The time at which the first attempt at a gate ends, or earlier. Unspecified while none
+    /// waits.
     gates_end: AtomicDeadline,
     attempts: AttemptCount,
 }

@@ -23,7 +23,7 @@ use std::sync::{
 
 use crate::sockets::wakers::{Interest, WaitKey, WakeList, WakerSet};
 
-/// The number of orphans, and who waits for its end.
+/// The number of orphans, and the waiters for its end.
 #[derive(Default)]
 pub(crate) struct Orphans {
     count: AtomicUsize,
@@ -40,8 +40,8 @@ impl Orphans {
         self.count.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes how the one ends that is removed next. One that the stack buries after panics has come
-    /// to no end of its own.
+    /// Records the ending of the connection that is removed next. One that the stack removes after
+    /// panics has none.
     pub(crate) fn note_end(&self, ending: Option<Ending>) {
         let failed = ending != Some(Ending::InOrder);
         self.ended[usize::from(failed)].fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Orphans {
         [0, 1].map(|how: usize| self.ended[how].load(Ordering::Relaxed))
     }
 
-    /// One has ended. If it was the last, those who wait for that go to `wakers`.
+    /// An orphan has ended. If it was the last, the waiters for that go to `wakers`.
     pub(crate) fn remove(&self, wakers: &mut WakeList) {
         if self.count.fetch_sub(1, Ordering::Release) > 1 {
             return;

@@ -44,8 +44,8 @@ impl PortAllocator {
 }
 
 /// Ports for datagrams: RFC 6056, algorithm 1, with a keyed hash of a count for the random number.
-/// Where the search begins says nothing of where it began before, since a port that can be guessed
-/// is half of a forged answer (RFC 5452, section 4.5).
+/// The start of a search reveals nothing about earlier ones, since a port that can be guessed is
+/// half of a forged answer (RFC 5452, section 4.5).
 #[derive(Default)]
 pub(crate) struct DatagramPorts {
     searches: AtomicU32,
@@ -97,7 +97,7 @@ impl PortUse {
         self.count_of(port).fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether some connection has it.
+    /// Whether a connection uses it.
     pub(crate) fn is_used(&self, port: u16) -> bool {
         let page = self.pages[usize::from(port) / PAGE].get();
         page.is_some_and(|page| page[usize::from(port) % PAGE].load(Ordering::Relaxed) > 0)

@@ -31,8 +31,8 @@ use crate::limits::{
 };
 use crate::sync::timed::Deadlines;
 
-/// Memory of a fragment in addition to its bytes: its place in a tree that is half full, and what
-/// the allocator adds.
+/// Memory of a fragment in addition to its bytes: its place in a tree that is half full, and the
+/// allocator's overhead.
 const PART_OVERHEAD: usize = 2 * size_of::<(usize, Vec<u8>)>() + 32;
 /// Memory of a packet in addition to its fragments: its place and its source's in trees that are
 /// half full, and the first node of its own tree.
@@ -157,7 +157,7 @@ pub(crate) enum Outcome {
     Kept,
     /// It was dropped, perhaps with others of its packet; how many reassemblies failed.
     Failed(usize),
-    /// The packet is complete: its payload, and what its header says.
+    /// The packet is complete: its payload, and its header fields.
     Complete(Vec<u8>, FirstFragment),
 }
 
@@ -190,7 +190,7 @@ pub(crate) struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes a fragment: `data`, which `headers` precede, belongs at `offset`; `more` says whether
+    /// Inserts a fragment: `data`, which `headers` precede, belongs at `offset`; `more` is whether
     /// others follow it.
     pub(crate) fn insert(
         &mut self,
@@ -323,7 +323,7 @@ impl Reassembler {
         self.packets.values().map(|packet| packet.began).min()
     }
 
-    /// Drops what has waited for `patience`, and returns it.
+    /// Removes and returns the packets that have waited for `patience`.
     pub(crate) fn expire(&mut self, now: Instant, patience: Duration) -> Vec<Expired> {
         if self.packets.is_empty() {
             return Vec::new();
@@ -594,7 +594,7 @@ mod tests {
         assert!(matches!(put(from(1, 7), (8, false), &[1; 8]), Outcome::Complete(..)));
     }
 
-    /// The large datagram holds the most memory. That is not what is short.
+    /// The large datagram holds the most memory, but memory is not short.
     #[test]
     fn many_sources_of_tiny_fragments_do_not_displace_a_large_datagram() {
         let mut reassembler = Reassembler::default();

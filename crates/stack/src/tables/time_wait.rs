@@ -124,7 +124,7 @@ impl TimeWaitTable {
         Ok(Some(iss))
     }
 
-    /// Removes what has ended by `now`, at most `most`, and returns how many.
+    /// Removes entries that have ended by `now`, at most `most`, and returns their number.
     pub(crate) fn expire(&mut self, now: Instant, most: usize) -> usize {
         let mut ended = 0;
         for _ in 0..most {

@@ -44,7 +44,7 @@ use crate::zone;
 /// Which IP versions a socket that is bound to `[::]` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Versions {
-    /// Those that its address says; `[::]` means both.
+    /// Those of its address; `[::]` means both.
     Both,
     /// IPv6 only (IPV6_V6ONLY).
     OnlyV6,
@@ -55,7 +55,7 @@ pub(crate) enum Versions {
 pub(crate) enum Sharing {
     /// None that would take some of the same datagrams.
     Alone,
-    /// Those that say so as well (SO_REUSEPORT).
+    /// Other sockets that allow it as well (SO_REUSEPORT).
     Group,
 }
 
@@ -146,7 +146,7 @@ impl Entry {
         own.is_unspecified() && (own.is_ipv4() == ip.is_ipv4() || other)
     }
 
-    /// Whether it gets a datagram from `from` that is for a group.
+    /// Whether it gets a datagram from `from` to a group.
     fn hears(&self, from: SocketAddr, group: IpAddr) -> bool {
         let own = self.local.ip();
         let here = own == group || self.is_wild_for(group);
@@ -163,7 +163,7 @@ impl Entry {
         is_for_it && self.peer.is_none_or(|peer| peer == from)
     }
 
-    /// Whether a socket at `local` would take some of what is for this one.
+    /// Whether a socket at `local` would take some of this one's datagrams.
     fn overlaps(&self, local: SocketAddr, versions: Versions) -> bool {
         let covers = |wild: IpAddr, versions: Versions, other: IpAddr| {
             let other_version = wild.is_ipv6() && other.is_ipv4() && versions == Versions::Both;
@@ -189,7 +189,7 @@ struct Place {
     endpoint: Option<Arc<UdpEndpoint>>,
 }
 
-/// To whom a datagram goes that is for one socket.
+/// The receiver of a datagram for one socket.
 pub(crate) enum Found {
     Socket(Arc<UdpEndpoint>),
     /// The flow is new: the listener decides.
@@ -240,7 +240,7 @@ impl UdpTable {
         Ok(endpoint)
     }
 
-    /// Gives the place of a socket back.
+    /// Releases the place of a socket.
     pub(crate) fn unmake(&self, id: ConnectionId) {
         let Some(index) = id.datagram_index() else { return };
         let mut places = lock(&self.places);
@@ -425,9 +425,9 @@ impl UdpTable {
         self.find_any(from, to, any)
     }
 
-    /// The flow of a datagram from `from` to `to`, or else what `taker`, which has any address,
-    /// makes of it. Flows that were accepted outlive their listener. Their table is locked only if
-    /// it has a flow.
+    /// The flow of a datagram from `from` to `to`, or else the one that `taker`, which has any
+    /// address, makes for it. Flows that were accepted outlive their listener. Their table is
+    /// locked only if it has a flow.
     #[inline]
     fn find_any(&self, from: SocketAddr, to: SocketAddr, taker: Option<AnyAddress>) -> Found {
         if !self.flows.is_empty()
@@ -442,7 +442,7 @@ impl UdpTable {
         }
     }
 
-    /// All that a datagram from `from` to a group or to a broadcast address is for.
+    /// All receivers of a datagram from `from` to a group or to a broadcast address.
     pub(crate) fn find_all(&self, from: SocketAddr, to: SocketAddr) -> Vec<Found> {
         let ports = self.read();
         let there = ports.by_port.get(&to.port()).into_iter().flatten();
@@ -458,7 +458,7 @@ impl UdpTable {
         all
     }
 
-    /// Adds who takes what is for any address and `port`; 0 is all ports.
+    /// Adds the receiver for any address and `port`; 0 is all ports.
     pub(crate) fn bind_any(&self, port: u16, taker: AnyAddress) -> Result<(), SocketError> {
         self.groups_in_use.store(true, Ordering::Relaxed);
         let mut ports = self.write();
@@ -469,7 +469,8 @@ impl UdpTable {
         Ok(())
     }
 
-    /// Takes out who has `port` of any address, if it is that one; `false` if it was out already.
+    /// Removes the receiver for any address at `port`, if it is that one; `false` if it was removed
+    /// already.
     pub(crate) fn unbind_any(&self, port: u16, is_that: impl FnOnce(&AnyAddress) -> bool) -> bool {
         let mut ports = self.write();
         let is_there = ports.any_address.get(&port).is_some_and(is_that);

@@ -170,7 +170,7 @@ impl FlowTable {
         }
     }
 
-    /// Takes out what has ended by `now`, `most` at a time.
+    /// Removes and returns flows that have ended by `now`, at most `most`.
     pub(crate) fn expire(&mut self, now: Instant, most: usize) -> Vec<Arc<UdpEndpoint>> {
         let mut ended = Vec::new();
         for _ in 0..most {

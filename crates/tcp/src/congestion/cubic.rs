@@ -31,12 +31,12 @@ const K_FACTOR: u64 = (1 << 40) / RATE;
 /// Eight times the segments of the window per which Reno, made as fast as CUBIC, grows by one:
 /// 8 * (1 + beta) / 3 / (1 - beta).
 const RENO_X8: u64 = 8 * (SCALE + BETA) / 3 / (SCALE - BETA);
-/// While no maximum is known, at least one segment for so many.
+/// While no maximum is known, at least one segment of growth for this many delivered.
 const SLOWEST_AT_FIRST: u32 = 20;
 /// The rate is looked at again after this time at the latest, in milliseconds, or when the window
 /// has changed.
 const LOOK_AGAIN: u32 = 1000 / 32;
-/// Samples within this time after a stage began say nothing about slow start.
+/// Samples within this time after a stage began are not used for slow start.
 const AFTER_RECOVERY: u32 = 1000;
 
 /// The state of CUBIC. Windows are in segments.
@@ -47,7 +47,7 @@ pub(crate) struct Cubic {
     plus_plus: Option<HyStartPlusPlus>,
     /// When the stage began, in milliseconds, while one lasts.
     epoch: Option<u32>,
-    /// One segment of growth for so many delivered.
+    /// One segment of growth for this many delivered.
     per: u32,
     /// The window before the last reduction; zero if there is none.
     w_max: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Cubic {
     /// The window at the inflection of the curve, and when it is met, in 1/1024 s.
     origin: u32,
     k: u32,
-    /// Segments delivered towards the growth of what Reno would have, and that.
+    /// Segments delivered towards the growth of Reno's window, and that window.
     acked: u32,
     w_est: u32,
 }
@@ -68,8 +68,8 @@ fn millis(now: Instant) -> u32 {
 }
 
 impl Cubic {
-    /// That of a connection whose least round trip is `least` microseconds; zero if there is none.
-    /// `exit` says what ends slow start early.
+    /// The state of a connection whose least round trip is `least` microseconds; zero if there is
+    /// none. `exit` selects the early end of slow start.
     pub(super) fn with_least_rtt(least: u32, exit: SlowStartExit) -> Cubic {
         let plus_plus = match exit {
             SlowStartExit::HyStart => None,
@@ -109,7 +109,8 @@ impl Cubic {
         }
     }
 
-    /// Every ACK, limited or not: samples for the end of slow start. Returns what ended it.
+    /// Every ACK, limited or not: samples for the end of slow start. Returns the sign that ended
+    /// it.
     #[inline]
     pub(super) fn on_sample(&mut self, window: &mut Window, sample: &AckSample) -> Signs {
         let now = millis(sample.now);

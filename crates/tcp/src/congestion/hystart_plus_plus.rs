@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::congestion::tests::SAMPLE;
 
-    /// Rounds of ten samples each, of which a test says how long the round trips are.
+    /// Rounds of ten samples each, with round trips set by a test.
     struct Rounds {
         state: HyStartPlusPlus,
         una: u32,
@@ -151,7 +151,7 @@ mod tests {
             Rounds { state: HyStartPlusPlus::default(), una: 0 }
         }
 
-        /// A round of so many microseconds. Returns whether slow start has ended in it.
+        /// A round of `rtt` microseconds. Returns whether slow start has ended in it.
         fn round(&mut self, rtt: u64) -> bool {
             self.una += 100;
             let (una, nxt) = (SeqNum(self.una), SeqNum(self.una + 100));

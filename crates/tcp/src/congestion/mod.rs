@@ -83,7 +83,7 @@ pub(crate) struct Allowance {
     pub(crate) cwnd: u32,
     /// Bytes per second. None: one window per round trip and a little more, see `send/pacing.rs`.
     pub(crate) pacing_rate: Option<NonZeroU64>,
-    /// Most bytes of one super-segment. None: what leaves in about a millisecond, see
+    /// Most bytes of one super-segment. `None`: the amount that leaves in about a millisecond, see
     /// `send/tso_size.rs`.
     pub(crate) send_quantum: Option<NonZeroU32>,
 }
@@ -109,7 +109,7 @@ pub(crate) struct Sent {
     pub(crate) prior_in_flight: u32,
     /// Segments in flight with it (`P.tx_in_flight`).
     pub(crate) in_flight: u32,
-    /// The application's pace limits what is in flight (`P.is_app_limited`).
+    /// The application's pace limits the data in flight (`P.is_app_limited`).
     pub(crate) app_limited: bool,
     /// It was sent before.
     pub(crate) again: bool,
@@ -132,7 +132,7 @@ pub(crate) struct AckSample {
     pub(crate) nxt: SeqNum,
     /// Payload bytes of a full segment.
     pub(crate) mss: u16,
-    /// The connection is paced: what left was spread over time already.
+    /// The connection is paced: the data that left was already spread over time.
     pub(crate) paced: bool,
     /// Wire segments delivered so far (`C.delivered`). Wraps.
     pub(crate) total_delivered: u32,
@@ -173,16 +173,16 @@ pub(crate) struct Lost {
     pub(crate) now: Instant,
     /// Wire segments delivered so far (`C.delivered`). Wraps.
     pub(crate) delivered: u32,
-    /// The range, and what the connection was like when it left.
+    /// The range, and the state of the connection when it left.
     pub(crate) range: LostRange,
 }
 
 /// The events of a connection except sending and ACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The path is congested: ssthresh becomes what the window shall come down to. Loss or a tail
-    /// loss probe say so, or a timeout, and each is followed by its own event. `flight_size`
-    /// segments are outstanding (RFC 5681: FlightSize).
+    /// The path is congested: ssthresh becomes the target of the window. Signs are a loss, a tail
+    /// loss probe or a timeout, and each is followed by its own event. `flight_size` segments are
+    /// outstanding (RFC 5681: FlightSize).
     Congestion { now: Instant, flight_size: u32 },
     /// The same, but only because of congestion marks.
     Marks { backoff: Backoff, now: Instant, flight_size: u32 },
@@ -205,7 +205,7 @@ pub(crate) enum Event {
     Undo,
     /// Nothing was sent for `idle`, which is more than `rto`, and data is about to leave.
     Idle { now: Instant, idle: Nanos, rto: Nanos },
-    /// A full segment has so many payload bytes from now on.
+    /// A full segment has this many payload bytes from now on.
     Mss(u16),
 }
 
@@ -288,7 +288,7 @@ impl Window {
         self.cwnd() < self.ssthresh
     }
 
-    /// Slow start: opens the window by what was delivered, up to ssthresh. Returns what is left of
+    /// Slow start: opens the window by the delivered segments, up to ssthresh. Returns the rest of
     /// `delivered` for congestion avoidance.
     pub(crate) fn slow_start(&mut self, delivered: u32) -> u32 {
         let growth = delivered.min(self.ssthresh.saturating_sub(self.cwnd()));
@@ -301,7 +301,7 @@ impl Window {
         let per = per.max(1);
         let cwnd = &mut self.allowed.cwnd;
         if self.count >= per {
-            // The rate has risen: what was saved at the old one gives one segment.
+            // The rate has risen: the credit saved at the old rate gives one segment.
             self.count = 0;
             *cwnd += 1;
         }
@@ -316,8 +316,8 @@ impl Window {
 #[derive(Clone, Debug)]
 enum Kind {
     NewReno,
-    /// The state, and what is kept of it while there is none: the least round trip in microseconds,
-    /// zero if there was none.
+    /// The state, and the part that is kept while there is none: the least round trip in
+    /// microseconds, zero if there was none.
     Cubic(Option<Leased<Cubic>>, u32),
     /// The state. Its model of the path is kept for the life of the connection.
     Bbr(Option<Box<Bbr>>),
@@ -579,8 +579,8 @@ impl Controller {
         }
     }
 
-    /// A congestion event: ssthresh is what the window shall come down to. Returns whether the
-    /// window was larger than what was in use (RFC 7661).
+    /// A congestion event: ssthresh is the target of the window. Returns whether the window was
+    /// larger than the part in use (RFC 7661).
     fn reduce(&mut self, now: Instant, flight_size: u32) -> bool {
         self.window.count = 0;
         let preserved = self.window.cwnd();
@@ -670,7 +670,7 @@ impl Controller {
         algorithm + self.unused.heap_bytes()
     }
 
-    /// Checks what must always hold.
+    /// Checks the invariants.
     pub(crate) fn check_invariants(&self) {
         assert!(self.cwnd() >= 1, "cwnd is one segment at least");
         assert!(self.cwnd() <= MAX_CWND);
@@ -751,12 +751,12 @@ impl Controller {
         self.limited || doubles
     }
 
-    /// Whether the window is larger than what the path has carried of late (RFC 7661).
+    /// Whether the window is larger than the amount that the path has carried recently (RFC 7661).
     fn is_nonvalidated(&self) -> bool {
         self.unused.is_nonvalidated()
     }
 
-    /// Whether RFC 7661 says what becomes of a window that is not used.
+    /// Whether RFC 7661 governs a window that is not used.
     pub(crate) fn is_validated_by_acks(&self) -> bool {
         matches!(self.unused, Unused::Kept(_))
     }

@@ -38,7 +38,7 @@ impl Unused {
         }
     }
 
-    /// Whether the window is larger than what the path has carried of late (RFC 7661).
+    /// Whether the window is larger than the amount that the path has carried recently (RFC 7661).
     pub(super) fn is_nonvalidated(&self) -> bool {
         matches!(self, Unused::Kept(validation) if validation.is_nonvalidated())
     }
@@ -90,7 +90,7 @@ impl Unused {
         now.nanos_since(*used_at) >= rto
     }
 
-    /// Less than the window was used for an RTO: it shrinks half way to what was used (RFC 2861).
+    /// Less than the window was used for an RTO: it shrinks half way to the used part (RFC 2861).
     pub(super) fn on_application_limited(&mut self, window: &mut Window, now: Instant) {
         let Unused::Decays { used, used_at } = self else { return };
         let least = (*used).max(window.initial);

@@ -51,7 +51,7 @@ pub(super) struct Validation {
     reduced: Option<Reduced>,
 }
 
-/// Whether cwnd says what the path carries (section 4.3).
+/// Whether cwnd equals what the path carries (section 4.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -110,7 +110,7 @@ impl Validation {
         self.expire(window, now);
     }
 
-    /// Which phase it is by what pipeACK is now (section 4.3).
+    /// Determines the phase from the present pipeACK (section 4.3).
     fn find_phase(&mut self, cwnd: u32, now: Instant) {
         let pipe_ack = self.pipe_ack.get(now);
         let validated = pipe_ack.is_none_or(|used| cwnd <= used.saturating_mul(2));

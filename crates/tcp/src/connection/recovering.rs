@@ -1,5 +1,5 @@
-//! The wiring of loss recovery: what it looks at, and what follows from what it decides. The rules
-//! are in `send/recovery/`.
+//! The glue code of loss recovery: its inputs, and the consequences of its decisions. The rules are
+//! in `send/recovery/`.
 
 use crate::connection::Connection;
 use crate::context::Context;
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Recovery says what becomes of the CWR flag of the next new data.
+    /// Applies recovery's treatment of the CWR flag of the next new data.
     pub(crate) fn on_cwr(&mut self, cwr: Option<Cwr>) {
         match cwr {
             Some(Cwr::Queue) => self.ecn.queue_cwr(),

@@ -1,5 +1,5 @@
-//! The wiring of the send half: what writers call, what waits for space or memory, and the Persist
-//! timer. The rules are in [`crate::send`] and `output/`.
+//! The glue code of the send half: the calls of writers, data that waits for space or memory, and
+//! the Persist timer. The rules are in [`crate::send`] and `output/`.
 
 use plimsoll_buf::Slice;
 

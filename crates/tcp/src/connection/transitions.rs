@@ -9,7 +9,7 @@ use crate::time::Nanos;
 use crate::timer::Timer;
 
 impl Connection {
-    /// Goes to `next` and does what belongs to entering it.
+    /// Enters the state `next` and does the work of entering it.
     pub(crate) fn set_state(&mut self, cx: &Context, next: State) {
         debug_assert!(self.state.may_become(next), "{:?} -> {next:?}", self.state);
         let was = self.state;

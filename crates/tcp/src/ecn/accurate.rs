@@ -78,7 +78,7 @@ pub(crate) struct AccEcn {
 }
 
 impl AccEcn {
-    /// That of a connection whose peer has sent a SYN or SYN-ACK with this codepoint and so many
+    /// The state of a connection whose peer has sent a SYN or SYN-ACK with this codepoint and `len`
     /// bytes of data.
     pub(super) fn new(codepoint: Ecn, len: u32) -> Box<AccEcn> {
         let mut received = Received::new();
@@ -115,7 +115,7 @@ impl AccEcn {
         self.sent = Some(sent);
     }
 
-    /// The SYN-ACK came, and says that our SYN, which left as `sent`, arrived as `arrived`.
+    /// The SYN-ACK came, and reports that our SYN, which left as `sent`, arrived as `arrived`.
     /// `checks` as in [`on_handshake_ack`](Self::on_handshake_ack).
     pub(super) fn on_syn_ack(&mut self, seg: &Segment, (sent, arrived): (Ecn, Ecn), checks: bool) {
         self.take_codepoint((sent, arrived), checks);
@@ -126,8 +126,8 @@ impl AccEcn {
         }
     }
 
-    /// The peer says how our SYN or SYN-ACK arrived. A codepoint that no router may have written
-    /// means that something writes what it likes (section 3.2.2.3). Returns whether it was marked.
+    /// The peer reports how our SYN or SYN-ACK arrived. A codepoint that no router may have written
+    /// means that a node changes it arbitrarily (section 3.2.2.3). Returns whether it was marked.
     fn take_codepoint(&mut self, (sent, arrived): (Ecn, Ecn), checks: bool) -> bool {
         let allowed = match sent {
             Ecn::NotEct => arrived == Ecn::NotEct,
@@ -152,10 +152,11 @@ impl AccEcn {
         }
     }
 
-    /// As [`on_first`](Self::on_first), and the packet answers our SYN-ACK. Until
-    /// [`end_handshake`](Self::end_handshake) its ACE field counts nothing. If it is a pure ACK
-    /// without blocks, the field says how the SYN-ACK arrived. `checks` if a codepoint that cannot
-    /// be ends our marking. Returns whether the SYN-ACK was marked, which no later packet repeats.
+    /// As [`on_first`](Self::on_first), for a packet that answers our SYN-ACK. Until
+    /// [`end_handshake`](Self::end_handshake) its ACE field is not a count. If it is a pure ACK
+    /// without blocks, the field reports how the SYN-ACK arrived. `checks` if an impossible
+    /// codepoint ends our marking. Returns whether the SYN-ACK was marked, which no later packet
+    /// repeats.
     pub(super) fn on_handshake_ack(&mut self, ace: u8, seg: &Segment, checks: bool) -> bool {
         self.on_first(ace);
         self.ends_handshake = true;
@@ -178,7 +179,7 @@ impl AccEcn {
         self.faults.add(Faults::OPTION_RECEIVED);
     }
 
-    /// A packet came with this option. Returns it if what it says can be used.
+    /// A packet came with this option. Returns it if its contents can be used.
     pub(super) fn see_option<'a>(
         &mut self,
         option: Option<&'a AccEcnOption>,
@@ -196,8 +197,8 @@ impl AccEcn {
         Some(option)
     }
 
-    /// Packets came, and what they are counted for does not depend on their ACK. Returns whether
-    /// an ACK is due at once.
+    /// Packets came, whose counts do not depend on their ACK. Returns whether an ACK is due at
+    /// once.
     pub(super) fn on_packets(&mut self, seg: &Segment) -> bool {
         let (segs, len) = (u32::from(seg.segs.max(1)), seg.payload.len() as u32);
         self.received.on_packets(seg.ecn, segs, len)
@@ -215,13 +216,13 @@ impl AccEcn {
         usable.then(|| self.feedback.read(ace, option, tsval, mss))
     }
 
-    /// Whether this ACE field says something new.
+    /// Whether this ACE field reports something new.
     pub(super) fn is_new(&self, ace: u8) -> bool {
         self.first || self.feedback.is_new(ace)
     }
 
-    /// The ACK of [`read`](Self::read) was taken: it has delivered so many packets, of which so
-    /// many were newly found marked.
+    /// The ACK of [`read`](Self::read) was processed: it has delivered so many packets, of which so
+    /// many were newly marked.
     pub(super) fn take(
         &mut self,
         counts: (u32, u32),

@@ -41,7 +41,7 @@ impl EcnState {
         accurate.on_handshake_ack(ace(seg.repr.flags), seg, config.tcp_ecn_fallback)
     }
 
-    /// All was made of the segment that answers our SYN-ACK.
+    /// The segment that answers our SYN-ACK was fully processed.
     pub(crate) fn end_handshake(&mut self) {
         if let Some(accurate) = &mut self.accurate {
             accurate.end_handshake();

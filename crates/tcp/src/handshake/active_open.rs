@@ -80,8 +80,8 @@ impl Connection {
         self.pending.syn = true;
     }
 
-    /// The SYN-ACK of the peer crossed ours. As on Linux it is answered as what it is, a segment
-    /// that brings nothing new.
+    /// The SYN-ACK of the peer crossed ours. As on Linux it is answered like a segment without new
+    /// data.
     pub(crate) fn acknowledge_crossing(&mut self, cx: &Context, seg: &Segment) {
         if seg.payload.is_empty() && !seg.repr.flags.contains(TcpFlags::FIN) {
             self.rcv.on_repeated_syn(cx);

@@ -87,13 +87,13 @@ impl Connection {
         self.fast_open.take()?.offer().filter(|_| self.handshake.sent == 0)
     }
 
-    /// Whether our FIN may leave behind what is queued. As on Linux, that of a shutdown waits for
+    /// Whether our FIN may leave after the queued data. As on Linux, that of a shutdown waits for
     /// the end of the handshake, and that of a close does not.
     pub(crate) fn fin_is_due(&self) -> bool {
         self.snd.fin() == Fin::Queued && (self.orphan || !self.is_early())
     }
 
-    /// The SYN-ACK leaves for the third time: what followed it is taken for lost, and is
+    /// The SYN-ACK leaves for the third time: the data after it is considered lost, and is
     /// retransmitted when the handshake has ended.
     pub(crate) fn lose_early_data(&mut self, cx: &Context) {
         if self.is_early() && self.handshake.retries == 1 {
@@ -111,7 +111,7 @@ impl Connection {
     }
 
     /// The handshake of an early connection is complete: `seg` acknowledges our SYN, and perhaps
-    /// some of what followed it.
+    /// some of the data after it.
     pub(crate) fn finish_early(&mut self, cx: &Context, seg: &Segment) {
         let crossed = !self.handshake.is_passive();
         let sample = self.handshake.round_trip(cx.now, &self.ts, (seg, crossed));
@@ -122,7 +122,7 @@ impl Connection {
         if self.snd.fin() != Fin::None {
             self.set_state(cx, State::FinWait1);
         }
-        // There is no timer for what is in flight yet, and the ACK may leave all of it there.
+        // The data in flight has no timer yet, and the ACK may leave all of it in flight.
         let parts = self.conn_parts(cx);
         self.snd.on_early_handshake_done(cx, &parts);
         self.sync_retransmission_timer();

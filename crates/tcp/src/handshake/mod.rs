@@ -1,4 +1,4 @@
-//! Opening a connection: SYN, SYN-ACK, and what they negotiate.
+//! Opening a connection: SYN, SYN-ACK, and the negotiated options.
 
 mod active_open;
 pub(crate) mod fast_open_client;
@@ -35,7 +35,7 @@ pub(crate) struct Handshake {
     pub(crate) sack: bool,
     /// Window scaling is in use.
     pub(crate) window_scaling: bool,
-    /// The window shift of our SYN or SYN-ACK, chosen once: the peer holds us to what it saw.
+    /// The window shift of our SYN or SYN-ACK, chosen once: the peer applies the one that it saw.
     shift: u8,
     /// A writer sleeps and has more data.
     write_pending: bool,

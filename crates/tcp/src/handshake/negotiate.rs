@@ -11,7 +11,7 @@ use crate::signature::room_for_digest;
 use crate::state::State;
 
 impl Connection {
-    /// The options of our SYN or SYN-ACK. A SYN-ACK repeats only what the SYN offered.
+    /// The options of our SYN or SYN-ACK. A SYN-ACK repeats only options of the SYN.
     pub(crate) fn syn_options(&mut self, cx: &Context) -> TcpOptions {
         let offer = self.state == State::SynSent;
         let answer = self.take_fast_open_answer();

@@ -30,7 +30,7 @@ use crate::segment::{Ecn, Segment};
 use crate::signature::room_for_digest;
 use crate::time::Instant;
 
-/// The MSS values that a cookie can say, over IPv4 and over IPv6.
+/// The MSS values that a cookie can encode, over IPv4 and over IPv6.
 const MSS_V4: [u16; 4] = [536, 1300, 1440, 1460];
 const MSS_V6: [u16; 4] = [1220, 1420, 1440, 8940];
 
@@ -42,7 +42,7 @@ const ECN: u32 = 1 << 5;
 /// All of these.
 const BITS: u32 = 0x3f;
 
-/// Of what a cookie says: the SYN-ACK has timestamps, for which its window was counted.
+/// A bit of the datum: the SYN-ACK has timestamps, for which its window was counted.
 const STAMPED: u8 = 4;
 
 fn table(ip_header_len: u16) -> [u16; 4] {
@@ -57,7 +57,7 @@ pub fn cookie_datum(cx: &Context, params: &OpenParams, syn: &Segment) -> u8 {
     if stamped { index | STAMPED } else { index }
 }
 
-/// Which MSS a cookie is to say, for a peer that announced `mss` behind an IP header of
+/// The index of the MSS to encode for a peer that announced `mss` after an IP header of
 /// `ip_header_len` bytes.
 fn mss_index(ip_header_len: u16, mss: Option<u16>) -> u8 {
     let table = table(ip_header_len);

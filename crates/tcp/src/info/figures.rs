@@ -1,4 +1,4 @@
-//! Where the figures come from, and what must hold of all parts of a connection together.
+//! The sources of the figures, and the invariants of all parts of a connection together.
 
 use super::Info;
 use crate::config::Config;

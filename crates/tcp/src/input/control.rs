@@ -52,7 +52,7 @@ impl Connection {
             State::SynReceived if !self.handshake.is_passive() => ConnectionError::Refused,
             // As on Linux: reads have met the end of the stream, only writes can fail.
             State::CloseWait => ConnectionError::BrokenPipe,
-            // Also in CLOSING and LAST-ACK, for what we sent last may not have arrived.
+            // Also in CLOSING and LAST-ACK, since our last data may not have arrived.
             _ => ConnectionError::Reset,
         };
         self.fail(cx, error);
@@ -73,8 +73,8 @@ impl Connection {
         self.pending.rst = Some(PendingRst { seq: self.snd.nxt(), ack: Some(self.rcv.nxt()) });
     }
 
-    /// The reset that answers a segment with this SEG.ACK, which is for something we never sent, or
-    /// whose data the application will not read any more.
+    /// The reset that answers a segment with this SEG.ACK, which acknowledges data that was never
+    /// sent, or whose own data the application will not read.
     pub(crate) fn queue_rst_for(&mut self, ack: SeqNum) {
         self.pending.rst = Some(PendingRst { seq: ack, ack: None });
     }

@@ -1,5 +1,5 @@
-//! The data of a segment, and its FIN (RFC 9293, section 3.10.7.4, seventh and eighth): what they
-//! mean for the connection. The receive half takes them ([`crate::recv`]).
+//! The data of a segment, and its FIN (RFC 9293, section 3.10.7.4, seventh and eighth): their
+//! effect on the connection. The receive half processes them ([`crate::recv`]).
 
 use plimsoll_wire::tcp::TcpFlags;
 

@@ -26,8 +26,8 @@ impl Connection {
         }
         let idle = cx.now.nanos_since(self.keepalive.last_rx);
         let keep_idle = Keepalive::idle(&self.options, cx.config);
-        // Retransmission watches the peer, or the probes of its closed window do: what was never
-        // sent counts as well (as on Linux).
+        // Retransmission watches the peer, or the probes of its closed window do: data that was
+        // never sent counts as well (as on Linux).
         let watched = !self.snd.is_drained();
         if watched || idle < keep_idle {
             let due = (self.keepalive.last_rx + keep_idle).max(cx.now + Nanos::from_millis(1));

@@ -49,8 +49,8 @@ impl Connection {
         }
     }
 
-    /// A router has reported an MTU, which is believed for some time. Once the MTU is locked, no
-    /// router is believed.
+    /// A router has reported an MTU, which is valid for some time. Once the MTU is locked, all
+    /// reports are ignored.
     fn on_packet_too_big(&mut self, cx: &Context, mtu: u16, locks: bool) {
         if self.path.is_locked() {
             return;

@@ -1,5 +1,5 @@
-//! Probes of the path MTU, from the path's side: the search says how long the next one is, and what
-//! became of one bounds the MSS. Whether a probe may leave is the send half's business.
+//! Probes of the path MTU, from the path's side: the search gives the length of the next one, and
+//! its outcome limits the MSS. The send half decides whether a probe may leave.
 //!
 //! `option` is the length of the options that every segment carries.
 
@@ -55,7 +55,7 @@ impl Path {
         self.headers() + option
     }
 
-    /// The longest packet that the peer and what was reported of the path allow.
+    /// The longest packet that the peer and the path's reports allow.
     fn ceiling(&self) -> u16 {
         self.most().saturating_add(self.headers()).min(self.mtu)
     }
@@ -74,7 +74,7 @@ impl Path {
         Some(u32::from(mtu - overhead))
     }
 
-    /// The probe that is outstanding, as the send half looks at it.
+    /// The outstanding probe, for the send half.
     pub(crate) fn probe(&self) -> Option<MtuProbe> {
         self.search()?.probe()
     }

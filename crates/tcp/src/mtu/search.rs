@@ -36,7 +36,7 @@ pub(crate) struct MtuProbe {
 pub(crate) enum ProbeOutcome {
     /// It has arrived.
     Carried,
-    /// It was lost, and what followed it was not.
+    /// It was lost, and the data after it was not.
     TooLong,
 }
 
@@ -69,9 +69,9 @@ impl MtuSearch {
         self.probe
     }
 
-    /// The length of the packet that would be the next probe, while none is outstanding: the middle
-    /// of the range. `current` is what is sent with now, `ceiling` what peer and link would take; a
-    /// search that rested for long enough begins again between them.
+    /// The length of the next probe, while none is outstanding: the middle of the range. `current`
+    /// is the present packet length, `ceiling` the limit of peer and link; a search that rested for
+    /// long enough begins again between them.
     pub(super) fn next(
         &mut self,
         now: Instant,
@@ -95,7 +95,7 @@ impl MtuSearch {
         self.probe = Some(probe);
     }
 
-    /// Something was retransmitted while a probe is outstanding, so that its answer says nothing.
+    /// Data was retransmitted while a probe is outstanding, so its answer is not usable.
     pub(super) fn forget_probe(&mut self) {
         self.probe = None;
     }
@@ -145,7 +145,7 @@ mod tests {
         MtuProbe { start: SeqNum(1), end: SeqNum(1) + u32::from(mtu), mtu, base: 1064 }
     }
 
-    /// Searches for a path of `path` bytes, and returns what was probed.
+    /// Searches for a path of `path` bytes, and returns the probed lengths.
     fn search(mut search: MtuSearch, path: u16) -> (Vec<u16>, MtuSearch) {
         let mut tried = Vec::new();
         while let Some(mtu) = search.next(START, (search.low(), 1500), &Config::default()) {

@@ -16,7 +16,7 @@ pub(crate) fn autocork_holds(now: &PlanView) -> bool {
     now.written
         && now.autocork
         && below.completions
-        // The first packet of a burst never waits, and an acknowledgement below us is no reason.
+        // The first packet of a burst never waits, and an acknowledgement below is no reason.
         && below.in_flight > 0
         && below.bytes > 0
         // A packet that may still grow, up to many segments.

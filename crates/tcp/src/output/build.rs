@@ -1,4 +1,4 @@
-//! Building packets: header, options, and what goes along with every ACK.
+//! Building packets: header, options, and the parts of every ACK.
 
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
@@ -18,7 +18,7 @@ use crate::signature::room_for_digest;
 use crate::time::Instant;
 use crate::why::Note;
 
-/// Bytes of the SACK option: what it takes by itself, and what each block adds.
+/// Bytes of the SACK option: the option itself, and each block.
 const SACK_OPTION_LEN: usize = 4;
 const SACK_BLOCK_LEN: usize = 8;
 
@@ -32,7 +32,7 @@ pub(super) struct Parts {
     pub(super) kind: SendKind,
 }
 
-/// A packet that is built, and what moves when it leaves.
+/// A packet that is built, and the state changes when it leaves.
 pub(super) struct Built {
     pub(super) packet: Transmit,
     pub(super) moves: Moves,

@@ -2,7 +2,7 @@
 
 use super::nagle::SmallTail;
 
-/// Whether the tail waits for what the application will write. Stronger than TCP_NODELAY.
+/// Whether the tail waits for the application's next write. Takes precedence over TCP_NODELAY.
 #[inline]
 pub(crate) fn cork_holds(tail: &SmallTail) -> bool {
     tail.corked && !tail.bypass

@@ -1,8 +1,8 @@
-//! The cut: how much of what waits one packet takes, and what bounds it.
+//! The cut: the part of the waiting data that one packet takes, and its limit.
 //!
 //! A packet ends with the first unit of the write queue at the latest. Unless it holds the rest of
-//! a unit, it is a whole number of segments; only a peer's window of less than one segment makes an
-//! exception. Whether a fraction of a segment travels is decided in [`tso_tail`](super::tso_tail).
+//! a unit, it is a whole number of segments, except if the peer's window is less than one segment.
+//! [`tso_tail`](super::tso_tail) decides whether a fraction of a segment is sent.
 
 use super::hold::Hold;
 use super::tso_tail::cut_tail;
@@ -65,7 +65,7 @@ fn mtu_probe(view: &PlanView, len: u32) -> Cut {
     Cut { len, fin, mss: len, force, behind, bound: Bound::MtuProbe, tail: Tail::None }
 }
 
-/// The most that the next packet may hold, and what bounds it.
+/// The most that the next packet may hold, and the limit that applies.
 #[inline(always)]
 fn most_bytes(view: &PlanView) -> (u32, Bound) {
     let mss = view.mss;

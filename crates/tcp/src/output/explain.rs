@@ -189,7 +189,7 @@ impl Explanation {
     }
 }
 
-/// Writes the decision that made `packet` on it, for who takes notes.
+/// Attaches the decision that made `packet` to it, for a device that takes notes.
 pub(super) fn note(cx: &Context, packet: &mut Transmit, note: Note) {
     if cx.below.takes_notes {
         packet.note = Some(Box::new(note));

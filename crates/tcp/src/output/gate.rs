@@ -66,7 +66,7 @@ fn cork_keeps_all(_: &PlanView, cut: &Cut) -> bool {
     cut.waits() == Some(Hold::Cork)
 }
 
-/// `Hold::SmallQueue`: the packet as it would leave is what counts.
+/// `Hold::SmallQueue`: checked for the packet as it would leave.
 #[inline]
 fn below_is_full(view: &PlanView, cut: &Cut) -> bool {
     small_queue_holds(&view.below, cut.len, false)
@@ -126,8 +126,8 @@ mod tests {
         }
     }
 
-    /// The order of `docs/mechanisms.md`, what ends each reason, and what takes it away and no
-    /// other.
+    /// The order of `docs/mechanisms.md`, the event that ends each reason, and the change that
+    /// removes it and no other.
     #[test]
     fn reasons_are_asked_in_one_order() {
         type Step = (&'static str, Restart, fn(&mut PlanView));

@@ -212,7 +212,7 @@ impl Connection {
             }
         }
         if let Some(wait) = wait {
-            // New data does not overtake what is lost.
+            // New data does not overtake lost data.
             self.note_hold(cx, &wait);
         } else if self.snd.unsent_len() > 0 || self.fin_is_due() {
             match self.send_new(cx, offer) {
@@ -295,7 +295,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// A packet with data or a FIN was refused. Returns what it waits for.
+    /// A packet with data or a FIN was refused. Returns the resulting wait.
     fn refused(&mut self, cx: &Context, refusal: Refusal, kind: SendKind) -> Wait {
         if refusal == Refusal::QueueFull {
             let parts = self.conn_parts(cx);
@@ -339,7 +339,7 @@ impl Connection {
         }
     }
 
-    /// Records what holds the data, and makes sure that something will end it.
+    /// Records the hold, and makes sure that an event will end it.
     fn note_hold(&mut self, cx: &Context, wait: &Wait) {
         if self.snd.hold() != Some(wait.hold) {
             cx.counters.bump(wait.hold.counter());
@@ -367,7 +367,7 @@ impl Connection {
         }
     }
 
-    /// Sends what the plan says, unless it is refused.
+    /// Sends the planned packet, unless it is refused.
     fn send_cut(&mut self, cx: &Context, cut: &Cut, offer: &mut impl Accept) -> Result<(), Wait> {
         let mut flags = TcpFlags::ACK;
         if cut.fin {
@@ -399,7 +399,7 @@ impl Connection {
     fn commit_cut(&mut self, cx: &Context, cut: &Cut, moves: &Moves) {
         let serial = self.snd.next_serial();
         self.commit_data(cx, moves);
-        // First: the backoff of window probes is not that of what leaves now.
+        // First: the backoff of window probes does not apply to this packet.
         self.end_persist();
         let committed = self.snd.commit(cut);
         self.timers.stop(Timer::TsoDefer);

@@ -1,7 +1,7 @@
-//! `Hold::MtuProbe`: a probe of the path MTU leaves with what must follow it, or waits.
+//! `Hold::MtuProbe`: a probe of the path MTU leaves with the data that must follow it, or waits.
 //!
-//! If it left without, its loss would be found by a timeout only. Other data does not leave in its
-//! place: it would take what of the windows the probe waits for (RFC 4821, section 7.4).
+//! If it left without, only a timeout would detect its loss. Other data does not leave in its
+//! place: it would use the part of the windows that the probe waits for (RFC 4821, section 7.4).
 
 use super::view::PlanView;
 

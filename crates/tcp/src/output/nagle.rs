@@ -46,7 +46,7 @@ pub(super) fn nagle_holds(rule: NagleRule, tail: &SmallTail) -> bool {
 
 /// When Nagle's rule holds no longer: data last left at `sent`, the least round trip is `rtt`.
 pub(crate) fn nagle_ends(sent: Instant, rtt: Nanos) -> Instant {
-    // Not the smoothed one: the delay of ACKs is what that measures here.
+    // Not the smoothed one: it includes the delay of ACKs.
     sent + rtt * 2 + SLACK
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Wait {
 /// offer.
 const OFFER_AGAIN: Nanos = Nanos::from_millis(10);
 
-/// When such a packet, refused at `now`, is offered again.
+/// The time at which such a packet, refused at `now`, is offered again.
 pub(super) fn offer_again(now: Instant) -> Instant {
     now + OFFER_AGAIN
 }

@@ -22,7 +22,7 @@ enum Step {
     Write(usize),
     /// A write with MSG_MORE, MSG_EOR or MSG_OOB.
     Flagged(usize, WriteFlags),
-    /// The peer acknowledges this share of what is in flight, in percent.
+    /// The peer acknowledges this share of the data in flight, in percent.
     Ack(u32),
     /// The same, with another window.
     Window(u32, u16),
@@ -32,7 +32,7 @@ enum Step {
     NoDelay(bool),
     Cork(bool),
     Policy(TsoTail),
-    /// The device completes what is below us.
+    /// The device completes the packets below.
     Complete,
 }
 

@@ -7,7 +7,7 @@
 
 use crate::send::memory::UNIT_OVERHEAD;
 
-/// A connection keeps what is sent in a second divided by two to this power below it. Linux
+/// A connection keeps the amount sent in a second, divided by two to this power, below it. Linux
 /// has the same.
 const RATE_SHIFT: u32 = 10;
 
@@ -24,7 +24,7 @@ pub(crate) struct HostQueue {
     pub(crate) in_flight: usize,
     /// The pacing rate in bytes per second.
     pub(crate) rate: u64,
-    /// Bound of what is below, if the connection is not paced (`tcp_limit_output_bytes`).
+    /// The limit of bytes below, if the connection is not paced (`tcp_limit_output_bytes`).
     pub(crate) cap: Option<u32>,
 }
 

@@ -6,7 +6,7 @@
 //! Waiting is right only if the ACK is about to come, so that the pipe never runs dry. Data is not
 //! held back
 //!
-//! - if a full packet may leave, or all that waits while more waits behind it;
+//! - if a full packet may leave, or all that waits while more waits after it;
 //! - if a good part of the window is free (`tcp_tso_win_divisor`);
 //! - in recovery, where every ACK counts;
 //! - if it is the end of a record or of the stream and all of it may leave: nothing will join it;
@@ -15,15 +15,15 @@
 //!   flow over a long path would lose its turn again and again and its window would not grow;
 //! - with nothing in flight, since no ACK would come.
 //!
-//! Linux leaves it at that: an ACK restarts what was held. But the ACK may not come when it is
-//! expected: it is lost, or the peer delays it, because it waits for a second segment or for its
-//! application, and then the data would wait for a delayed ACK, up to 200 ms, or for the timeout.
-//! [`Timer::TsoDefer`](crate::Timer) therefore ends the wait [`LONGEST`] after data last left. This
-//! is the point from which on Linux itself would no longer hold, if something made it look.
+//! Linux does no more: an ACK restarts the held data. But the ACK may not come when it is expected.
+//! It may be lost, or the peer may delay it, because it waits for a second segment or for its
+//! application. Then the data would wait for a delayed ACK, up to 200 ms, or for the timeout.
+//! [`Timer::TsoDefer`](crate::Timer) therefore ends the wait [`LONGEST`] after data last left. From
+//! that point on Linux itself would no longer hold the data, if an event made it check.
 //!
-//! Where departure times are kept below us, the time counts from when the next packet may depart,
-//! as on Linux: handed down before that, it would only wait there. So the wait lasts for the time
-//! that the packet before it takes at the pacing rate, and [`LONGEST`] more.
+//! If the layer below keeps departure times, the time counts from the next packet's departure time,
+//! as on Linux: passed down before that, it would only wait there. So the wait lasts for the time
+//! that the previous packet takes at the pacing rate, and [`LONGEST`] more.
 
 use super::view::{Deferral, PlanView};
 use crate::time::{Instant, Nanos};
@@ -52,7 +52,7 @@ fn ack_is_near(facts: &Deferral) -> bool {
     far.is_some_and(|far| far <= LONGEST.min(facts.srtt / 2))
 }
 
-/// Whether what waits, more than one segment, is held until an ACK opens the windows further.
+/// Whether the waiting data, more than one segment, is held until an ACK opens the windows further.
 #[inline(always)]
 pub(super) fn tso_defer_holds(view: &PlanView) -> bool {
     let facts = &view.deferral;
@@ -85,7 +85,7 @@ pub(super) fn limiter(view: &PlanView) -> Limiter {
     }
 }
 
-/// When waiting is over, if the last packet left at `sent`, or what follows it departs then.
+/// The end of the wait, if the last packet left at `sent`, or the next one departs then.
 pub(crate) fn deferring_ends(sent: Instant) -> Instant {
     sent + LONGEST
 }

@@ -31,8 +31,8 @@ use super::view::PlanView;
 use crate::config::TsoTail;
 use crate::why::Tail;
 
-/// How many of `most` bytes travel, and what becomes of the tail. If the tail is all there is and
-/// waits, nothing travels.
+/// The number of `most` bytes that are sent, and the treatment of the tail. If the tail is all the
+/// data and waits, none are.
 #[inline(always)]
 pub(super) fn cut_tail(view: &PlanView, most: u32) -> (u32, Tail) {
     // A packet that leaves data behind ends where a limit cut it, not where the writer did.

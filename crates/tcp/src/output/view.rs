@@ -15,9 +15,9 @@ pub(crate) struct PlanView {
     pub(crate) unsent: u32,
     /// More waits behind that.
     pub(crate) behind: bool,
-    /// Our FIN follows what waits.
+    /// Our FIN follows the waiting data.
     pub(crate) fin: bool,
-    /// The congestion window, and what of it is free. Whole segments.
+    /// The congestion window, and its free part. Whole segments.
     pub(crate) cwnd: u32,
     pub(crate) quota: u32,
     /// The room of the peer's window after SND.NXT.
@@ -55,9 +55,9 @@ pub(crate) struct PlanView {
     pub(crate) written: bool,
     /// Automatic corking is on.
     pub(crate) autocork: bool,
-    /// A write may continue what waits.
+    /// A write may continue the waiting data.
     pub(crate) open: bool,
-    /// How much of it one packet may be made of.
+    /// The most of it for one packet.
     pub(crate) goal: u32,
     /// A probe of the path MTU is due, and enough waits for one.
     pub(crate) probe: Option<MtuProbeView>,
@@ -70,7 +70,7 @@ pub(crate) struct PlanView {
 pub(crate) struct MtuProbeView {
     /// Its payload.
     pub(crate) len: u32,
-    /// The same with what must follow it, so that its loss is found.
+    /// The same with the data that must follow it, so that its loss is found.
     pub(crate) needed: u32,
 }
 

@@ -26,8 +26,8 @@ pub enum FlushReason {
     /// A write of exactly one segment has ended, and ACKs are quick: its writer may wait for it.
     Push,
     /// A quarter of the window has arrived and is unacknowledged: the peer clocks its sending by
-    /// our ACKs. While less than half is offered, because much waits to be read, it is half of what
-    /// is offered.
+    /// our ACKs. While less than half is offered, because much data is unread, it is half of the
+    /// offered window.
     Quarter,
 }
 
@@ -85,8 +85,8 @@ impl RecvSide {
         (whole / 4).min(self.adv.since(self.ack_sent) / 2)
     }
 
-    /// Why the ACK that is due may not be left to the end of the batch, if one is due and it may
-    /// not. `marks_changed` says that packets are marked now and were not before, or no longer.
+    /// The reason why the due ACK must not be deferred to the end of the batch, if there is one.
+    /// `marks_changed` is whether marks on arriving packets have begun or ended.
     #[inline]
     pub(crate) fn ack_cannot_wait(&self, marks_changed: bool) -> Option<FlushReason> {
         if !self.owes_ack_now() {

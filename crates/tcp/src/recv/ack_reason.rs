@@ -21,7 +21,7 @@ pub enum AckReason {
     Unacceptable,
     /// The delayed-ACK timer fired.
     Timer,
-    /// The peer says that it has reduced its congestion window.
+    /// The peer reports that it has reduced its congestion window.
     Congestion,
     /// Marks on arriving packets have begun, ended or been many (RFC 9768).
     Marks,

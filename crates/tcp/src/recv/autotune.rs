@@ -24,7 +24,7 @@ use crate::recv::RecvSide;
 use crate::recv::data_share;
 use crate::time::{Instant, Nanos};
 
-/// Segments that a sender may begin with: what counts as read in a round trip at first.
+/// Segments that a sender may begin with: the initial value of the bytes read per round trip.
 const INITIAL_SEGMENTS: u32 = 10;
 
 /// Shorter round trips get less than the full room for growth (Linux: `tcp_rcvbuf_low_rtt`).
@@ -39,7 +39,7 @@ pub(crate) struct Autotune {
     /// Bytes that the application read, or that arrived behind a hole, in the best round trip so
     /// far.
     space: u32,
-    /// Bytes read since `since`, less those that lay behind a hole then: they have been counted.
+    /// Bytes read since `since`, less those that were after a hole then: they have been counted.
     copied: i32,
     since: Instant,
     /// The round trip as the receiver measures it; zero before the first sample.
@@ -73,7 +73,7 @@ struct Taken {
     count: usize,
     /// Bytes that are left in the queue.
     left: usize,
-    /// Bytes that lie behind a hole.
+    /// Bytes after a hole.
     behind: usize,
     /// The sender's round trip; zero if unknown.
     srtt: Nanos,
@@ -159,7 +159,7 @@ impl Autotune {
     }
 }
 
-/// As many as fit into what is counted; no buffer is larger.
+/// As many as fit into the type; no buffer is larger.
 fn bytes(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Where a SYN or RST must lie in the peer's stream to count.
+//! The valid positions of a SYN or RST in the peer's stream.
 
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::TcpFlags;

@@ -58,7 +58,7 @@ const MAX_QUICK_ACKS: u8 = 16;
 /// a wake-up and a short computation, and much shorter than a noticeable stall.
 pub(crate) const READER_DELAY: Nanos = Nanos::from_micros(500);
 
-/// ACKs that are left to readers who do not answer in time, before that is given up.
+/// ACKs that may be left to readers that do not answer in time, before this is no longer done.
 const MAX_UNANSWERED: u8 = 2;
 
 /// Duplicate ACKs after which a sender takes a segment for lost (RFC 5681, section 3.2).
@@ -77,13 +77,13 @@ pub(super) struct Arrival {
     pub(super) window: u32,
     /// It was one segment, full and with PSH: probably the end of a write.
     pub(super) full_push: bool,
-    /// The reader who waits, if it had PSH and satisfies him.
+    /// The waiting reader, if the segment had PSH and satisfies its read.
     pub(super) wakes: Reader,
     /// Whether the segment filled a hole, wholly or in part, or holes remain.
     pub(super) hole: bool,
     /// It ended beyond the window that was offered.
     pub(super) overruns: bool,
-    /// Our retransmission timeout: a longer gap ends what was learnt of the peer's rhythm.
+    /// Our retransmission timeout: a longer gap resets the estimate of the peer's rhythm.
     pub(super) rto: Nanos,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct DelayedAck {
     quick: u8,
     /// No ACK is ever delayed, because of the route.
     always: bool,
-    /// The application answers what it receives: delaying pays.
+    /// The application answers received data: delaying pays.
     pingpong: bool,
     /// The ACK timeout; zero until the first data arrives.
     ato_micros: u32,
@@ -110,11 +110,11 @@ pub(crate) struct DelayedAck {
     pushed: bool,
     /// Writes of the peer that ended since the last ACK, as far as they matter.
     pushes: u8,
-    /// The reader who was woken and whom the ACK is left to, if it is left to one.
+    /// The woken reader to which the ACK is left, if it is.
     left: Reader,
     /// The ACK waits for `READER_DELAY`, not for the ATO.
     short: bool,
-    /// ACKs in succession that were left to a reader who did not answer in time.
+    /// Consecutive ACKs that were left to a reader that did not answer in time.
     unanswered: u8,
 }
 
@@ -289,7 +289,7 @@ impl DelayedAck {
             } else if gap < self.ato() {
                 self.set_ato((self.ato() / 2 + gap).min(arrival.rto));
             } else if gap > arrival.rto {
-                // The peer starts slowly again after such a pause, and counts on ACKs.
+                // The peer starts slowly again after such a pause, and needs ACKs.
                 self.enter_quick(arrival.window, arrival.rcv_mss);
             }
         }
@@ -326,7 +326,7 @@ impl DelayedAck {
         } else if self.always {
             self.now(AckReason::Quick);
         } else if self.ato().is_zero() && self.decision == AckDecision::None {
-            // There was no data, whose rhythm would say how long.
+            // There was no data whose rhythm would give a delay.
             self.decision = AckDecision::Delay(now + FIN_ALONE_DELAY);
         } else {
             self.delay(now, config);
@@ -402,7 +402,7 @@ impl DelayedAck {
         if !scheduled || (self.is_left() && self.pushes <= 1) {
             return;
         }
-        // The peer's writer may wait for the ACK of what it pushed; an answer would take it along.
+        // The peer's writer may wait for the ACK of pushed data; an answer would carry it.
         let pushed = self.pushes > 1 || (self.pushes > 0 && !self.pingpong);
         if unacked > rcv_mss {
             self.now(AckReason::SecondSegment);
@@ -438,7 +438,7 @@ impl DelayedAck {
 
     /// An acknowledgement left.
     pub(crate) fn on_sent(&mut self, cx: &Context) {
-        // Only ACKs that say something new help a peer in slow start.
+        // Only ACKs with new information help a peer in slow start.
         if self.decision != AckDecision::None {
             self.quick = self.quick.saturating_sub(1);
         }
@@ -484,8 +484,8 @@ impl DelayedAck {
         });
         if self.short {
             // An application that computes for a millisecond is interactive all the same, and its
-            // rhythm says nothing about the ATO. If it often takes this long, nothing more is left
-            // to it until it is quicker again.
+            // rhythm reveals nothing about the ATO. If it often takes this long, no more ACKs are
+            // left to it until it is quicker again.
             self.unanswered = self.unanswered.saturating_add(u8::from(self.is_left()));
         } else if self.pingpong {
             // The application did not answer in time: no longer interactive.

@@ -26,8 +26,8 @@ pub(crate) fn least_buffer(config: &Config, options: &Options) -> usize {
 }
 
 impl RecvSide {
-    /// SO_RCVLOWAT was set: what of it is kept, and room for it. Returns whether the buffer has
-    /// grown.
+    /// SO_RCVLOWAT was set: stores it with its cap, and makes room for it. Returns whether the
+    /// buffer has grown.
     pub(crate) fn make_room_for_mark(&mut self, config: &Config, options: &mut Options) -> bool {
         options.rcvlowat = capped(config, options, options.rcvlowat);
         let least = least_buffer(config, options);
@@ -55,7 +55,7 @@ mod tests {
     fn a_full_buffer_is_readable_whatever_the_mark_says() {
         let options = Options { rcvlowat: 32_768, ..Options::default() };
         let mut alone = Alone::new(Config::default(), options);
-        // Half of it is 400 bytes, and what is left is less than a segment.
+        // Half of it is 400 bytes, and the rest is less than a segment.
         alone.rcv.set_buffer(800);
         alone.recv(1, 301);
         assert!(!alone.rcv.is_readable(&alone.options), "the peer may still use what it was told");

@@ -31,12 +31,12 @@ impl RecvSide {
         self.queue.held() + self.reassembly.held()
     }
 
-    /// Bytes that count against what a connection may always hold.
+    /// Bytes that count against the minimum that a connection may always hold.
     fn charged(&self) -> usize {
         self.queue.charge() + self.queue.taken() + self.reassembly.charge()
     }
 
-    /// Takes note of what memory there is for the windows to come.
+    /// Records the available memory for later windows.
     pub(crate) fn note_memory(&mut self, cx: &Context) {
         let memory = cx.below.memory;
         if !memory.pressure {
@@ -152,7 +152,7 @@ impl RecvSide {
         }
     }
 
-    /// Copies what is in order together.
+    /// Copies the data in order together.
     fn collapse(&mut self, cx: &Context, pool: &Pool) {
         let copied = self.queue.compact(pool);
         cx.counters.add(Counter::TcpRcvCollapsed, copied as u64);
@@ -170,7 +170,7 @@ impl RecvSide {
     }
 }
 
-/// Keeps so many whole segments of `text` as `room` bytes hold. Returns whether there is one.
+/// Keeps as many whole segments of `text` as `room` bytes hold. Returns whether there is one.
 fn cut_to(text: &mut Text, room: usize, mss: usize) -> bool {
     let whole = room - room % mss.max(1);
     if whole == 0 {

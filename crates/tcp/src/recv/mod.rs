@@ -5,9 +5,9 @@
 //! In-order bytes go to the [`receive_queue`], others to [`reassembly`]; both hold slices of shared
 //! buffers. The application's read copies each byte out once. [`window`] offers the free part of
 //! the buffer and never takes an offer back. [`delayed_ack`] is the only place that decides when an
-//! acknowledgement leaves; it only records, and `output/` sends; [`ack_defer`] says which of them
-//! may not wait for the end of a batch of segments. [`autotune`] grows the buffer with what the
-//! application reads per round trip. [`sack_blocks`] reports the holes.
+//! acknowledgement leaves; it only records, and `output/` sends; [`ack_defer`] lists those that
+//! must not wait for the end of a batch of segments. [`autotune`] grows the buffer with the amount
+//! that the application reads per round trip. [`sack_blocks`] reports the holes.
 
 mod ack_defer;
 pub(crate) mod ack_reason;
@@ -120,7 +120,7 @@ pub(crate) struct RecvSide {
     advmss: u16,
     /// The length of the segments that windows are counted in, in bytes.
     window_mss: u16,
-    /// SO_RCVBUF or what autotuning made of it: bytes that the queues may hold.
+    /// SO_RCVBUF or autotuning's value: bytes that the queues may hold.
     buf_limit: usize,
     /// TCP_WINDOW_CLAMP: the most bytes that are offered.
     window_clamp: u32,
@@ -278,7 +278,7 @@ impl RecvSide {
         self.rcv_mss
     }
 
-    /// SO_RCVBUF or what autotuning made of it: bytes of data that the queues may hold.
+    /// SO_RCVBUF or autotuning's value: bytes of data that the queues may hold.
     pub(crate) fn buffer(&self) -> usize {
         self.buf_limit
     }
@@ -308,7 +308,7 @@ impl RecvSide {
         self.fin.is_some_and(|fin| fin != self.nxt) && !self.fin_taken()
     }
 
-    /// Whether the application will not read any more, or nothing follows what it can read.
+    /// Whether the application will not read any more, or no data follows the readable bytes.
     pub(crate) fn has_ended(&self) -> bool {
         self.fin_taken() || self.reading == Reading::Closed
     }
@@ -338,8 +338,8 @@ impl RecvSide {
         self.queue.clear();
     }
 
-    /// The application has closed and our FIN is acknowledged: what waits behind a hole will not be
-    /// read, and no ACK has SACK blocks any more, neither of that nor of what comes twice.
+    /// The application has closed and our FIN is acknowledged: data that waits after a hole will
+    /// not be read, and later ACKs have no SACK blocks, neither for that nor for duplicates.
     pub(crate) fn forget_out_of_order(&mut self) {
         self.reassembly.clear();
         self.sack = SackHistory::new();
@@ -425,8 +425,8 @@ impl RecvSide {
         self.reader = reader;
     }
 
-    /// Takes what the SYNs have negotiated: the shift of the windows that we send, and whether SACK
-    /// is in use.
+    /// Applies the negotiated options of the SYNs: the shift of the windows that we send, and
+    /// whether SACK is in use.
     pub(crate) fn negotiate(&mut self, wscale: u8, sack_ok: bool) {
         self.wscale = wscale;
         self.sack_ok = sack_ok;
@@ -447,16 +447,16 @@ impl RecvSide {
         } else {
             self.acks.on_push(true);
         }
-        // Only what is shorter than the MSS that we announced is compared.
+        // Only lengths below the MSS that we announced are compared.
         self.last_seg_len = u16::try_from(len).unwrap_or(u16::MAX);
     }
 
-    /// Nothing waits to be read, or for what comes before it.
+    /// No data waits to be read, or for earlier data.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.queue.is_empty() && self.reassembly.is_empty()
     }
 
-    /// Whether [`release_all`](Self::release_all) would give anything back at rest.
+    /// Whether [`release_all`](Self::release_all) would free any memory at rest.
     pub(crate) fn is_releasable(&self) -> bool {
         self.queue.is_leased() || self.sack.is_releasable()
     }

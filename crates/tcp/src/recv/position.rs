@@ -68,7 +68,7 @@ impl Origin {
     }
 }
 
-/// How many positions were looked at, for tests of what a search costs.
+/// The number of visited positions, for tests of the cost of a search.
 #[cfg(test)]
 pub(super) mod visits {
     use core::cell::Cell;

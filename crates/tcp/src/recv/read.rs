@@ -1,4 +1,4 @@
-//! Reading: what of the receive queue a reader gets, and where the urgent byte stops it.
+//! Reading: the part of the receive queue that a reader gets, and the stop at the urgent byte.
 
 use plimsoll_buf::Slices;
 
@@ -12,7 +12,7 @@ impl RecvSide {
         self.queue.read(&mut out[..count])
     }
 
-    /// As [`copy_out`](Self::copy_out), but hands the queue's own slices out.
+    /// As [`copy_out`](Self::copy_out), but returns the queue's own slices.
     pub(crate) fn take_out(&mut self, max: usize, oobinline: bool) -> Slices {
         let count = self.begin_read(max, oobinline);
         self.queue.take(count)

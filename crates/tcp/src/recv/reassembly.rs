@@ -136,8 +136,7 @@ impl Reassembly {
         self.held.get_or_insert_default().insert(pool, start, payload, fin)
     }
 
-    /// The first bytes held before `nxt`, where what arrived in order has come to: they arrived
-    /// twice.
+    /// The first bytes held before `nxt`, which the data in order has reached: they arrived twice.
     pub(crate) fn first_before(&self, nxt: SeqNum) -> Option<(SeqNum, SeqNum)> {
         let held = self.held.as_ref()?;
         let (&at, range) = held.ranges.first_key_value()?;

@@ -1,10 +1,10 @@
 //! In-order bytes that the application has not read yet.
 //!
-//! The queue holds slices of the chunks that the segments arrived in; neighbours are merged. A
+//! The queue holds slices of the chunks in which the segments arrived; neighbours are merged. A
 //! small segment that would keep a large chunk alive is copied into a compact chunk instead
 //! (copy-break), so that the memory behind the queue stays within a small multiple of the bytes in
-//! it (`store.rs`). When what the window counts outgrows the buffer, or memory is short, what pins
-//! much more than it holds is copied together.
+//! it (`store.rs`). When the charge outgrows the buffer, or memory is short, slices that pin much
+//! more than they hold are copied together.
 //!
 //! An empty queue holds no chunk.
 
@@ -18,7 +18,7 @@ use super::store::{Store, is_copied};
 use crate::lease::{Lease, blank};
 use crate::short_queue::ShortQueue;
 
-/// An empty queue gives its list back if it is longer than this.
+/// An empty queue frees its list if it is longer than this.
 const KEEP_CAPACITY: usize = 64;
 
 /// A slice that pins more than this many times its bytes is worth copying.
@@ -77,7 +77,7 @@ impl Held {
 
     /// Appends a copy of `data`, of which `left` bytes are about to follow.
     fn copy_together(&mut self, pool: &Pool, mut data: &[u8], left: usize) {
-        // A large chunk only for what fills half of it.
+        // A large chunk only for data that fills half of it.
         let size = if left >= MAX_CHUNK / 8 { MAX_CHUNK / 4 } else { CLASS_SIZES[1] };
         while !data.is_empty() {
             let copy = self.store.writer(pool, size).append(data);
@@ -164,7 +164,7 @@ impl ReceiveQueue {
         self.held.is_leased()
     }
 
-    /// Gives all room back, if nothing waits.
+    /// Frees all memory, if the queue is empty.
     pub(crate) fn release_all(&mut self) {
         if self.is_empty() {
             self.held.give_back();
@@ -191,8 +191,8 @@ impl ReceiveQueue {
         self.held.push(pool, slice);
     }
 
-    /// Copies together what pins much more than it holds. Returns how many
-    /// ranges were copied.
+    /// Copies slices together that pin much more than they hold. Returns the number of ranges
+    /// copied.
     pub(crate) fn compact(&mut self, pool: &Pool) -> usize {
         let Some(held) = self.held.leased() else { return 0 };
         let old = core::mem::replace(&mut held.slices, ShortQueue::new());

@@ -45,12 +45,12 @@ impl SackHistory {
         self.duplicates.heap_bytes() + self.duplicates.capacity() * size_of::<Duplicate>()
     }
 
-    /// Whether [`release`](Self::release) would give anything back.
+    /// Whether [`release`](Self::release) would free any memory.
     pub(super) fn is_releasable(&self) -> bool {
         self.duplicates.is_leased() && self.duplicates.is_empty()
     }
 
-    /// Gives all room back, if nothing is to be reported.
+    /// Frees all memory, if there is nothing to report.
     pub(super) fn release(&mut self) {
         if self.duplicates.is_empty() {
             self.duplicates.give_back();
@@ -106,7 +106,7 @@ impl SackHistory {
 }
 
 impl RecvSide {
-    /// The blocks for the next ACK; the caller may cut the list to what fits.
+    /// The blocks for the next ACK; the caller may truncate the list.
     pub(crate) fn sack_blocks(&self) -> ArrayVec<SackBlock, MAX_SACK_BLOCKS> {
         let mut blocks = ArrayVec::new();
         blocks.extend(self.sack.next());

@@ -82,8 +82,8 @@ impl Store {
         }
     }
 
-    /// Joins `next` to `last`, the slice of the list before it, if both lie in one chunk without a
-    /// gap. Returns whether it did.
+    /// Joins `next` to `last`, the slice of the list before it, if both are adjacent in one chunk.
+    /// Returns whether it did.
     pub(super) fn try_merge(&mut self, last: &mut Slice, next: &Slice) -> bool {
         let before = charge_of(last);
         let merged = last.try_merge(next);

@@ -108,7 +108,7 @@ impl Alone {
         self.take(segment)
     }
 
-    /// The blocks of the next ACK, which leaves; and what it acknowledges.
+    /// The blocks of the next ACK, which leaves, and its acknowledgement number.
     pub(super) fn ack(&mut self) -> (u32, Vec<(u32, u32)>) {
         let block = |block: &SackBlock| (block.left.since(IRS), block.right.since(IRS));
         let blocks = self.rcv.sack_blocks().iter().map(block).collect();
@@ -126,7 +126,7 @@ impl Alone {
         })
     }
 
-    /// Reads what there is, which must be the stream from `start` on.
+    /// Reads all data, which must be the stream from `start` on.
     pub(super) fn read(&mut self, start: u32) -> usize {
         let mut out = [0; 1 << 17];
         let count = self.rcv.copy_out(&mut out, false);

@@ -125,7 +125,8 @@ impl RecvSide {
         self.acknowledge_by_itself();
     }
 
-    /// A segment before the window has `len` bytes at `seq`: the ACK says if they came again.
+    /// A segment before the window has `len` bytes at `seq`: the ACK reports whether they are
+    /// duplicates.
     pub(crate) fn on_old_data(&mut self, cx: &Context, seq: SeqNum, len: usize) {
         if len == 0 || seq >= self.nxt {
             return;

@@ -46,7 +46,7 @@ impl Urgent {
         self.seen = true;
     }
 
-    /// Hands the byte out, once.
+    /// Returns the byte, once.
     pub(crate) fn take(&mut self) -> Option<u8> {
         self.byte.take()
     }

@@ -27,8 +27,8 @@ pub(crate) fn initial_buffer(config: &Config, options: &Options) -> usize {
     default_buffer(config, options).max(low_water::least_buffer(config, options))
 }
 
-/// The buffer that the options ask for, or the default. SO_RCVBUF may be less than the first number
-/// of `tcp_rmem` (as on Linux).
+/// The configured buffer, or the default. SO_RCVBUF may be less than the first number of `tcp_rmem`
+/// (as on Linux).
 pub(crate) fn default_buffer(config: &Config, options: &Options) -> usize {
     let [least, default, _] = config.tcp_rmem.map(data_share);
     options.rcvbuf.unwrap_or(default.max(least)).clamp(256, MAX_BUFFER)
@@ -113,12 +113,12 @@ impl RecvSide {
         self.wnd() < self.rcv_mss && self.free_space() < self.rcv_mss
     }
 
-    /// Bytes that the buffer lets us offer, in a way that the window field can say.
+    /// Bytes of the buffer that can be offered, as the window field can express them.
     fn offer(&self) -> u32 {
         let free = self.free_space();
-        // Rounding down keeps the field exact; the edge must be one that the field can say.
+        // Rounding down keeps the field exact; the edge must be one that the field can express.
         let whole = free >> self.wscale << self.wscale;
-        // A buffer that is smaller than the field can say is offered nevertheless.
+        // A buffer that is smaller than the field can express is offered nevertheless.
         let tiny = whole == 0 && free > 0 && self.queue.is_empty();
         if tiny { 1 << self.wscale } else { whole }
     }
@@ -145,7 +145,7 @@ impl RecvSide {
         if opens { self.nxt + offer } else { self.adv }
     }
 
-    /// The window field that says what was promised already, rounded down.
+    /// The window field for the promised edge, rounded down.
     pub(crate) fn promised(&self) -> u16 {
         self.promised_from(self.nxt)
     }
@@ -195,8 +195,8 @@ impl RecvSide {
         self.window_clamp = most_offered(options);
     }
 
-    /// A full segment of `len` bytes has arrived: a window that the route keeps small at first
-    /// (`initrwnd`) opens by two segments, or by twice of what came at once (as on Linux).
+    /// A full segment of `len` bytes has arrived: a window that the route limits at first
+    /// (`initrwnd`) opens by two segments, or by twice the bytes that came at once (as on Linux).
     pub(super) fn open_window(&mut self, len: usize) {
         if self.initial_cap != u32::MAX && len as u32 >= self.rcv_mss {
             let more = 2 * u32::from(self.advmss).max(len as u32);
@@ -211,7 +211,7 @@ impl RecvSide {
         self.count_zero_window(cx, offer.field == 0);
     }
 
-    /// The offer that says `edge`.
+    /// The offer for `edge`.
     fn offer_up_to(&self, edge: SeqNum) -> WindowOffer {
         let window = edge.since(self.nxt);
         let unit = 1_u32 << self.wscale;

@@ -154,7 +154,7 @@ impl ErrorQueue {
 
     /// New data up to `nxt` has left. Returns whether there is something to report.
     fn on_sent(&mut self, nxt: SeqNum, now: Instant) -> bool {
-        // Data leaves in order: what was sent is before what was not.
+        // Data leaves in order: sent marks precede the others.
         let first = self.marks.partition_point(|mark| mark.sent);
         let mut index = first;
         while let Some(mark) = self.marks.get_mut(index)
@@ -191,7 +191,7 @@ impl ErrorQueue {
 }
 
 impl SendSide {
-    /// SO_TIMESTAMPING was set. Keys count from what is acknowledged at this point.
+    /// SO_TIMESTAMPING was set. Keys count from the data acknowledged at this point.
     pub(crate) fn set_tx_timestamps(&mut self, stamps: TxTimestamps) {
         if self.errors.is_none() && !stamps.any() {
             return;

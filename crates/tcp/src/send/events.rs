@@ -136,7 +136,7 @@ impl SendSide {
         self.recovery.restart_after_idle(cx, flight);
     }
 
-    /// Whether there may be something to be retransmitted, so that what is next is worth asking.
+    /// Whether there may be data to retransmit, so that the next call is worthwhile.
     pub(crate) fn may_send_again(&mut self) -> bool {
         self.recovery.may_send_again(&self.scoreboard)
     }
@@ -242,7 +242,7 @@ impl SendSide {
         self.recovery.on_syn_retransmitted();
     }
 
-    /// The peer says that our SYN-ACK was marked.
+    /// The peer reports that our SYN-ACK was marked.
     pub(crate) fn on_syn_ack_marked(&mut self, cx: &Context) {
         self.recovery.on_syn_ack_marked(cx);
     }
@@ -271,7 +271,7 @@ impl SendSide {
         }
     }
 
-    /// The handshake of an early connection has ended: what is in flight gets its own timer.
+    /// The handshake of an early connection has ended: the data in flight gets its own timer.
     pub(crate) fn on_early_handshake_done(&mut self, cx: &Context, parts: &ConnParts) {
         let view = self.view(cx, parts);
         let flight = Flight { board: &mut self.scoreboard, cc: &mut self.cc };
@@ -325,8 +325,8 @@ impl SendSide {
         segs.saturating_mul(self.effective_mss())
     }
 
-    /// Whether new data leaves past Nagle's rule and corks: a loss probe, or what shall show
-    /// whether a timeout was spurious.
+    /// Whether new data leaves in spite of Nagle's algorithm and corks: a loss probe, or data that
+    /// shall show whether a timeout was spurious.
     pub(super) fn sends_new_at_once(&self) -> bool {
         self.recovery.due_probe() == Some(Probe::New) || self.recovery.sends_new_first()
     }

@@ -1,9 +1,8 @@
-//! How long a sender was busy, and what it waited for (`tcpi_busy_time`, `tcpi_rwnd_limited`,
+//! How long a sender was busy, and its reasons for waiting (`tcpi_busy_time`, `tcpi_rwnd_limited`,
 //! `tcpi_sndbuf_limited`).
 //!
-//! One stopwatch runs while anything is written and not acknowledged. Its time goes to the
-//! strongest of three reasons that holds: the send buffer is too small, the peer's window is
-//! closed, or none of both.
+//! One stopwatch runs while written data is unacknowledged. Its time goes to the first of three
+//! reasons that applies: the send buffer is too small, the peer's window is closed, or neither.
 
 use crate::time::{Instant, Nanos};
 

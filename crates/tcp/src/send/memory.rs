@@ -1,10 +1,10 @@
-//! How much a send buffer holds, by Linux's accounting.
+//! The capacity of a send buffer, by Linux's accounting.
 //!
-//! Linux counts what its buffers take, not what they carry: a stretch of the stream that is queued
-//! or in flight as one packet costs its bytes and [`UNIT_OVERHEAD`]. Programs see this in how much
-//! a write takes and in when a socket becomes writable, so the same is counted here, from two
-//! figures that are there anyway: the bytes, and how many units they are in. Nothing of it says
-//! how much memory this stack uses.
+//! Linux counts the memory of its buffers, not their contents: a stretch of the stream that is
+//! queued or in flight as one packet costs its bytes and [`UNIT_OVERHEAD`]. Programs observe this
+//! in how much a write takes and in when a socket becomes writable. So the same is counted here,
+//! from two existing figures: the bytes, and the number of their units. This is not the memory that
+//! this stack uses.
 //!
 //! All functions are pure.
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn data_alone_counts() {
-        // Bytes in the buffer, bytes that the writer has left, what it may write.
+        // Bytes in the buffer, bytes that the writer has left, bytes that it may write.
         let cases = [
             (0, 5793, 7240, "an empty buffer takes all"),
             (5793, 5793, 0, "less than the mark is free"),

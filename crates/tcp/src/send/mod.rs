@@ -123,7 +123,7 @@ pub(crate) struct SendSide {
     wscale: u8,
     /// Payload bytes of a full segment, the timestamp option already taken off.
     mss: u16,
-    /// The same towards this peer: what follows from `mss` and `max_wnd`.
+    /// The same towards this peer, derived from `mss` and `max_wnd`.
     smss: u16,
     /// Payload bytes of the largest packet that the layer below accepts.
     longest: Longest,
@@ -164,9 +164,9 @@ pub(crate) struct SendSide {
     last_input: LastInput,
     /// When the next packet may leave if the connection is paced.
     departure: Instant,
-    /// An ACK arrived: once output is done, see whether there is space for who waits.
+    /// An ACK arrived: once output is done, check whether there is space for a waiting writer.
     check_space: bool,
-    /// How long it was busy, and what it waited for.
+    /// How long it was busy, and its reasons for waiting.
     limited: Limited,
     /// The error queue, if the socket uses it.
     errors: Option<Box<ErrorQueue>>,
@@ -182,7 +182,7 @@ pub(crate) struct SendSide {
     next_serial: Serial,
     /// The state of all sent data.
     scoreboard: Scoreboard,
-    /// Round trips, loss and what is retransmitted.
+    /// Round trips, loss and retransmission.
     recovery: Recovery,
     /// Congestion control.
     cc: Controller,
@@ -193,7 +193,7 @@ pub(crate) struct SendSide {
 }
 
 impl SendSide {
-    /// `largest` is what the largest packet that is handed down may hold, in bytes.
+    /// `largest` is the number of bytes that the largest packet passed down may hold.
     pub(crate) fn new(
         iss: SeqNum,
         (mss, largest): (u16, usize),
@@ -268,7 +268,7 @@ impl SendSide {
         self.queue.heap_bytes() + self.units.heap_bytes() + sent
     }
 
-    /// Whether [`release_all`](Self::release_all) would give anything back at rest.
+    /// Whether [`release_all`](Self::release_all) would free any memory at rest.
     pub(crate) fn is_releasable(&self) -> bool {
         self.queue.is_leased()
             || self.units.is_leased()
@@ -291,9 +291,8 @@ impl SendSide {
         self.cc.release();
     }
 
-    /// Bytes of memory that the queues bind: all that they hold, the front of the first chunk, of
-    /// which the peer has acknowledged a part, what the last one still takes, and what is known of
-    /// that many ranges in flight.
+    /// Bytes of memory that the queues use: their contents, the acknowledged front of the first
+    /// chunk, the free rest of the last one, and the records of that many ranges in flight.
     pub(crate) fn held(&self) -> usize {
         if self.rtx.bytes() + self.queue.len() == 0 && self.scoreboard.is_empty() {
             // Empty lists keep no more memory than any connection may.
@@ -311,7 +310,7 @@ impl SendSide {
         (self.buf_limit / each).max(MIN_SENT_RANGES)
     }
 
-    /// Gives the memory back: the connection is CLOSED.
+    /// Frees the memory: the connection is CLOSED.
     pub(crate) fn clear(&mut self) {
         self.queue = WriteQueue::new();
         self.units = Units::new();
@@ -347,12 +346,12 @@ impl SendSide {
         self.up = self.urgent();
     }
 
-    /// SND.UP while it is ahead of what is acknowledged.
+    /// SND.UP while it is ahead of the acknowledged data.
     pub(crate) fn urgent(&self) -> Option<SeqNum> {
         self.up.filter(|&up| self.una < up)
     }
 
-    /// Checks what must hold between two calls.
+    /// Checks the invariants between two calls.
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.rtx.check_invariants();

@@ -101,7 +101,7 @@ impl SendSide {
         (early && self.is_paced(&cx.below, options)).then_some(self.departure)
     }
 
-    /// When data last left; if it is paced, when what follows may depart, if that is later.
+    /// The time at which data last left; if it is paced, the next departure time, if that is later.
     pub(super) fn last_departure(&self, cx: &Context, options: &Options) -> Instant {
         let last = self.recovery.last_departure();
         if self.is_paced(&cx.below, options) { last.max(self.departure) } else { last }

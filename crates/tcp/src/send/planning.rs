@@ -45,7 +45,7 @@ pub(crate) struct Again {
 }
 
 impl SendSide {
-    /// Output is over: what belongs to one burst is forgotten.
+    /// Output has ended: state that belongs to one burst is cleared.
     pub(crate) fn end_output(&mut self) {
         self.was_idle = None;
         self.short_write = false;
@@ -128,13 +128,14 @@ impl SendSide {
     }
 
     /// A probe of the path MTU with `len` bytes of payload, if one may leave or wait now (RFC 4821,
-    /// section 7.4; bounds as on Linux): its loss would be noticed by what follows it, and would
-    /// not be taken for something else.
+    /// section 7.4; bounds as on Linux): the data after it would reveal its loss, which would not
+    /// be mistaken for another.
     fn mtu_probe(&self, len: u32, windows: &Windows) -> Option<MtuProbeView> {
         let follows = (self.recovery.dup_thresh() + 1).saturating_mul(windows.mss);
         let needed = len.saturating_add(follows);
         let fits = self.queue.len() >= needed as usize && self.wnd >= needed;
-        // A tail loss probe leaves as it is: it must not wait, nor be what the path may swallow.
+        // A tail loss probe leaves as it is: it must not wait, nor be a packet that the path may
+        // drop.
         let quiet = self.recovery.state() == RecoveryState::Open
             && self.urgent().is_none()
             && !self.sends_new_at_once();
@@ -142,7 +143,7 @@ impl SendSide {
         may.then_some(MtuProbeView { len, needed })
     }
 
-    /// Whether what waits can leave as that probe: `unsent` bytes may be of one packet.
+    /// Whether the waiting data can leave as that probe: `unsent` bytes may be of one packet.
     fn probe_is_one_packet(&self, probe: &MtuProbeView, unsent: u32) -> bool {
         unsent >= probe.len && self.queue.contiguous(probe.len as usize) >= probe.len as usize
     }
@@ -192,7 +193,7 @@ impl SendSide {
         }
     }
 
-    /// The plan says that new data waits.
+    /// The plan is that new data waits.
     pub(crate) fn on_wait(&mut self, wait: &Wait) {
         if self.last_input != LastInput::Event {
             // If the buffer counts only bytes, each write is checked by itself.

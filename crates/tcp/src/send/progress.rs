@@ -37,7 +37,7 @@ impl SendSide {
         self.mss
     }
 
-    /// The path, the peer or an option says how long a segment may be.
+    /// The path, the peer or an option sets the length of a segment.
     pub(crate) fn set_mss(&mut self, mss: u16) {
         self.mss = mss;
         self.fit_segments();
@@ -48,7 +48,7 @@ impl SendSide {
         self.fin
     }
 
-    /// Our FIN follows what is queued.
+    /// Our FIN follows the queued data.
     pub(crate) fn queue_fin(&mut self) {
         if self.fin == Fin::None {
             self.fin = Fin::Queued;
@@ -60,7 +60,7 @@ impl SendSide {
         self.hold
     }
 
-    /// `wait` is what holds from now on.
+    /// `wait` is the hold from now on.
     pub(crate) fn begin_hold(&mut self, wait: &Wait) {
         self.hold = Some(wait.hold);
         self.held_below = wait.restart == Restart::Completion;
@@ -97,7 +97,7 @@ impl SendSide {
         self.recovery.rtt().srtt().unwrap_or_default()
     }
 
-    /// How long it was busy until now, and what it waited for.
+    /// How long it was busy until now, and its reasons for waiting.
     pub(crate) fn limited_times(&self, now: Instant) -> LimitedTimes {
         self.limited.times(now)
     }
@@ -163,8 +163,8 @@ impl SendSide {
         self.fit_segments();
     }
 
-    /// An ACK that is not old arrived. MSG_MORE binds its own write only, and after an ACK there
-    /// may be space for who waits.
+    /// An ACK that is not old arrived. MSG_MORE applies only to its own write, and after an ACK
+    /// there may be space for a waiting writer.
     pub(crate) fn on_ack_arrived(&mut self) {
         self.more = false;
         self.check_space = true;
@@ -190,7 +190,7 @@ impl SendSide {
         &self.scoreboard
     }
 
-    /// Round trips, loss and what is retransmitted.
+    /// Round trips, loss and retransmission.
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.recovery
     }

@@ -56,7 +56,7 @@ impl RetransmitQueue {
         self.pieces.heap_bytes() + self.pieces.room_bytes()
     }
 
-    /// The same beyond what an empty queue may keep.
+    /// The same beyond the capacity that an empty queue may keep.
     pub(crate) fn charge(&self) -> usize {
         self.pieces.capacity().saturating_sub(KEPT) * size_of::<Piece>()
     }
@@ -66,14 +66,14 @@ impl RetransmitQueue {
         self.pieces.is_leased()
     }
 
-    /// Gives all room back, if nothing is outstanding.
+    /// Frees all memory, if nothing is outstanding.
     pub(crate) fn release_all(&mut self) {
         if self.pieces.is_empty() {
             self.pieces.give_back();
         }
     }
 
-    /// Appends what has just left for the first time, from `start` on.
+    /// Appends data that has just left for the first time, from `start` on.
     pub(crate) fn on_sent(&mut self, mut start: SeqNum, mut data: Slices) {
         for slice in data.drain() {
             start = self.push(start, slice);

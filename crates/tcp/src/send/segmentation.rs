@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn whole_segments_of_a_packet() {
         let free = 1 << 20;
-        // The congestion window, what of it is free, the largest; the next packet, a full one.
+        // The congestion window, its free part, the largest packet; the next packet, a full one.
         let cases = [
             (free, free, 65_415, 65_000, 65_000, "a multiple of the MSS"),
             (free, free, 0, 1000, 1000, "no super-segments"),

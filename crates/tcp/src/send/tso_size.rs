@@ -1,13 +1,13 @@
-//! How large a super-segment may be: as on Linux, what the sender would send in about a millisecond
-//! at twice its present rate, so that a burst from one connection stays short. Where the round trip
-//! is short, a burst does no harm, and the largest packet is allowed.
+//! The largest super-segment: as on Linux, the amount that the sender would send in about a
+//! millisecond at twice its present rate, so that a burst from one connection stays short. Over a
+//! short round trip, a burst does no harm, and the largest packet is allowed.
 
 use super::SendSide;
 use crate::config::Config;
 use crate::limits::{MAX_BIG_SUPER_SEGMENT, MAX_SUPER_SEGMENT};
 use crate::time::Nanos;
 
-/// A packet holds what is sent in a second divided by two to this power (Linux has the same).
+/// A packet holds the amount sent in a second, divided by two to this power (Linux has the same).
 const RATE_SHIFT: u32 = 10;
 
 /// Payload bytes of the largest packet that the layer below accepts, in two bytes: up to
@@ -38,8 +38,8 @@ struct Size {
     /// The pacing rate in bytes per second.
     rate: u64,
     min_rtt: Option<Nanos>,
-    /// The allowance for short round trips halves with every so many microseconds, a power of two;
-    /// 0 is no allowance (`tcp_tso_rtt_log`).
+    /// The extra size for short round trips halves with every 2^n microseconds of the least round
+    /// trip, where n is this field; 0 means no extra size (`tcp_tso_rtt_log`).
     rtt_log: u8,
     /// The largest packet that the layer below accepts.
     largest: u32,

@@ -133,14 +133,14 @@ impl Units {
         self.0.pop_front()
     }
 
-    /// Output is done: what has not left by now waits like everything else. Those that were leaving
-    /// need not be the first, since what waited before them may be held.
+    /// Output has ended: units that have not left by now wait like all others. Those that were
+    /// leaving need not be the first, since earlier ones may be held.
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.0.iter_mut().for_each(|unit| unit.leaving = false);
     }
 
-    /// Gives spare room back.
+    /// Frees spare memory.
     #[inline]
     pub(crate) fn release(&mut self) {
         if let Some(units) = self.0.leased() {
@@ -153,7 +153,7 @@ impl Units {
         self.0.is_leased()
     }
 
-    /// Gives all room back, if nothing waits.
+    /// Frees all memory, if the queue is empty.
     pub(crate) fn release_all(&mut self) {
         if self.0.is_empty() {
             self.0.give_back();

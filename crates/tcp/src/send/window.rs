@@ -35,7 +35,7 @@ impl SendSide {
         self.wscale
     }
 
-    /// The peer's SYN says by how much its windows are shifted.
+    /// The shift of the peer's windows, from its SYN.
     pub(crate) fn set_wscale(&mut self, wscale: u8) {
         self.wscale = wscale;
     }
@@ -102,7 +102,7 @@ impl SendSide {
     }
 
     /// SEG.UP of a segment at `seq`, or zero. An urgent byte too far ahead for the field is
-    /// announced as far away as the field can say.
+    /// announced at the field's limit.
     pub(crate) fn urgent_pointer(&self, seq: SeqNum) -> u16 {
         let Some(up) = self.urgent().filter(|&up| seq < up) else { return 0 };
         u16::try_from(up.since(seq)).unwrap_or(u16::MAX)

@@ -22,7 +22,7 @@ const MAX_PARTS: usize = 17;
 /// The options of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
-    /// MSG_MORE: a tail of less than a segment waits for what follows, but not for long.
+    /// MSG_MORE: a tail of less than a segment waits for the next write, but not for long.
     pub more: bool,
     /// MSG_EOR: nothing follows the last byte in the same packet.
     pub eor: bool,
@@ -107,15 +107,15 @@ impl SendSide {
         if was_empty {
             self.limited.start(Limit::Busy, cx.now);
         }
-        // A writer that waits for space needs what it has written to leave. BSD has no such rule.
+        // The data of a writer that waits for space must leave. BSD has no such rule.
         self.short_write |= !complete && config.tcp_sndbuf_raw == 0;
         self.mark_write(flags, zerocopy.then_some(copied), complete);
         taken
     }
 
-    /// Takes all of `data` if that changes nothing but that more waits: the write before it is held
-    /// by [`Hold::Autocork`](crate::Hold::Autocork), and the plan that held it says that it would
-    /// hold this one as well. Otherwise takes nothing.
+    /// Takes all of `data` if no other work is needed: [`Hold::Autocork`](crate::Hold::Autocork)
+    /// holds the write before it, and by the plan would hold this one as well. Otherwise takes
+    /// nothing.
     pub(crate) fn append_corked(&mut self, pool: &Pool, data: &[u8]) -> bool {
         let LastInput::Corked { room } = self.last_input else { return false };
         if data.is_empty() || data.len() >= room {
@@ -215,8 +215,8 @@ impl SendSide {
         self.note_written(end, zerocopy);
     }
 
-    /// Queues what there is space for. `more` follows in the same write. Sets `copied` if bytes
-    /// were.
+    /// Queues the bytes for which there is space. `more` bytes follow in the same write. Sets
+    /// `copied` if bytes were copied.
     fn append_part<P: Piece>(
         &mut self,
         view: &WriteView,
@@ -370,8 +370,8 @@ impl SendSide {
         memory::raw_room(self.unacked_len(), self.buf_limit, lowat, left)
     }
 
-    /// Output is done after an ACK. Returns whether a writer waits and space should be looked for;
-    /// the buffer has grown then, unless the congestion window is what limits.
+    /// Output has ended after an ACK. Returns whether a writer waits and space should be looked
+    /// for; the buffer has grown then, unless the congestion window is the limit.
     pub(crate) fn look_for_space(&mut self, cx: &Context, options: &Options) -> bool {
         if !core::mem::take(&mut self.check_space) || !self.nospace {
             return false;

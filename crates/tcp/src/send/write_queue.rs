@@ -6,14 +6,14 @@
 //! slices are one entry, so a thousand writes of 128 bytes are one range of a large chunk. A chunk
 //! is filled before the next one is taken.
 //!
-//! A chunk is chosen by the size of the write and by what is outstanding: a lone small write takes
-//! a small chunk, and each further chunk is several times what waits already, so that a bulk of
-//! small writes soon fills large chunks. This also bounds the number of slices per packet: all but
-//! the first and the last entry are whole chunks of growing size.
+//! A chunk is chosen by the size of the write and by the outstanding data: a lone small write takes
+//! a small chunk, and each further chunk is several times the waiting data, so that a bulk of small
+//! writes soon fills large chunks. This also limits the number of slices per packet: all except the
+//! first and the last entry are whole chunks of growing size.
 //!
 //! A buffer that the application shares is put between these by reference, if it is not small.
 //!
-//! A connection with nothing outstanding gives its chunk back and keeps room for [`KEPT`] entries.
+//! A connection with nothing outstanding frees its chunk and keeps room for [`KEPT`] entries.
 
 use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, MAX_SLICES, Pool, Slice, Slices};
 
@@ -23,7 +23,7 @@ use crate::short_queue::ShortQueue;
 /// Entries that an empty queue keeps room for.
 const KEPT: usize = 4;
 
-/// The next chunk holds this many times what is outstanding, if there is a class of that size.
+/// The next chunk holds this many times the outstanding data, if there is a class of that size.
 const GROWTH: usize = 4;
 
 /// Accepted and never sent.
@@ -74,7 +74,7 @@ impl WriteQueue {
         self.held.heap_bytes() + self.held.slices.room_bytes()
     }
 
-    /// Copies `data` behind what waits. `unacked` bytes are outstanding next to it.
+    /// Appends a copy of `data`. `unacked` more bytes are outstanding.
     pub(crate) fn append(&mut self, pool: &Pool, data: &[u8], unacked: usize) {
         self.append_in(pool, data, unacked, MAX_CHUNK);
     }
@@ -109,8 +109,8 @@ impl WriteQueue {
         }
     }
 
-    /// Puts `slice` behind what waits, by reference. Returns false, and takes nothing, if it has
-    /// less than `least` bytes and does not continue what waits: packets have few ranges.
+    /// Appends `slice` by reference. Returns false, and takes nothing, if it has less than `least`
+    /// bytes and does not continue the queue: packets have few ranges.
     pub(crate) fn share(&mut self, slice: &Slice, least: usize) -> bool {
         let slices = &mut self.held.slices;
         let merged = slices.back_mut().is_some_and(|last| last.try_merge(slice));
@@ -165,7 +165,7 @@ impl WriteQueue {
         }
     }
 
-    /// Gives the current chunk and spare room back: nothing is outstanding.
+    /// Frees the current chunk and spare memory: nothing is outstanding.
     #[inline]
     pub(crate) fn release(&mut self) {
         debug_assert!(self.is_empty());
@@ -180,7 +180,7 @@ impl WriteQueue {
         self.held.is_leased()
     }
 
-    /// Gives all room back, if nothing waits.
+    /// Frees all memory, if the queue is empty.
     pub(crate) fn release_all(&mut self) {
         if self.is_empty() {
             self.held.give_back();

@@ -29,7 +29,7 @@ const DEFAULT_ORPHAN_PROBES: u8 = 8;
 /// is. Linux waits as long.
 const LEAST_WAIT: Nanos = Nanos::from_millis(200);
 
-/// How often an idle sender offers what a full queue below has refused.
+/// The interval at which an idle sender offers packets again that a full queue below has refused.
 const OFFER_AGAIN: Nanos = Nanos::from_millis(500);
 
 /// The state of probing while the peer's window is closed.
@@ -48,7 +48,7 @@ pub(crate) struct Probing {
 /// The action after the Persist timer fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persist {
-    /// Nothing to be done but to look at what waits.
+    /// No action except checking the waiting data.
     Done,
     /// The peer has been probed often enough.
     GiveUp,
@@ -58,13 +58,14 @@ pub(crate) enum Persist {
         since: Instant,
         /// A segment without data probes; otherwise waiting data is sent into the small window.
         probe: bool,
-        /// When to ask again.
+        /// The time of the next probe.
         next: Instant,
     },
 }
 
 impl SendSide {
-    /// The peer's window or a cork begins to hold an idle sender. Returns when to ask again.
+    /// The peer's window or a cork begins to hold an idle sender. Returns the time of the next
+    /// probe.
     pub(crate) fn begin_persist(&mut self, cx: &Context) -> Instant {
         self.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
         cx.now + self.recovery.rto(cx.config).max(LEAST_WAIT)
@@ -112,8 +113,8 @@ impl SendSide {
         Persist::Ask { since: self.probing.since, probe, next }
     }
 
-    /// The queue below has been full: what waits is offered again, often and without end, since the
-    /// peer cannot be blamed. Only the user timeout and the bound of an orphan end it.
+    /// The queue below has been full: the waiting data is offered again, often and without end,
+    /// since it is not the peer's fault. Only the user timeout and the limit of an orphan end it.
     fn on_refused_for_long(&mut self, cx: &Context, orphan: bool) -> Persist {
         if orphan && self.probes_exhausted(cx.config, orphan) {
             return Persist::GiveUp;
@@ -126,7 +127,7 @@ impl SendSide {
         Persist::Ask { since: self.probing.since, probe: false, next: cx.now + OFFER_AGAIN }
     }
 
-    /// A cork has held for long enough: what it held leaves, with PSH.
+    /// A cork has held for long enough: the held data leaves, with PSH.
     fn end_cork(&mut self) {
         self.more = false;
         self.push_now = true;

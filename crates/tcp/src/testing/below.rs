@@ -17,7 +17,7 @@ use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 
 impl Trace {
-    /// An open connection of which what leaves stays below until [`completes`](Self::completes).
+    /// An open connection whose packets stay below until [`completes`](Self::completes).
     fn queued(setup: Setup) -> Trace {
         let mut t = Trace::established(setup);
         let completed = Serial(t.conn.snd.next_serial().0 - 1);
@@ -51,7 +51,7 @@ impl Trace {
     }
 }
 
-/// A small write is in the packet that is below us, and another one waits for it.
+/// A small write is in the packet that is below, and another one waits for it.
 fn corked(setup: Setup) -> (Trace, Transmit) {
     let mut t = Trace::queued(setup);
     t.write(128);
@@ -136,7 +136,7 @@ fn what_ends_automatic_corking() {
     let (mut t, _) = corked(Setup::tso().nodelay());
     t.recv(". 1:1 ack 1");
     t.expect("P. 129:257 ack 1");
-    // The retransmission timer: what is below us cannot have been lost.
+    // The retransmission timer: a packet below cannot have been lost.
     let (mut t, _) = corked(Setup::tso().nodelay());
     t.sleep();
     t.expect("P. 129:257 ack 1");
@@ -255,7 +255,7 @@ fn what_does_not_leave_with_its_write_is_cut_anew() {
     t.write(30_000);
     t.expect_nothing();
     assert_eq!(t.conn.hold(), Some(Hold::SmallQueue));
-    // The windows would let the first 22,000 bytes of it go, but what waits before it does not go.
+    // The windows would allow its first 22,000 bytes, but the earlier data does not leave.
     t.write(40_000);
     t.expect_nothing();
     t.completes(&first);
@@ -319,7 +319,7 @@ fn a_packet_below_is_not_sent_again() {
     for line in [". 1001:2001 ack 1", ". 2001:3001 ack 1", "P. 3001:4001 ack 1"] {
         t.leaves(line);
     }
-    // The path has not even seen what the peer seems to miss.
+    // The segment that the peer seems to miss has not left yet.
     t.recv(". 1:1 ack 1 sack 1001:4001");
     t.expect_nothing();
     assert_eq!(t.count(Counter::TcpSpuriousRtxHostQueues), 1);

@@ -333,7 +333,7 @@ fn a_recovery_is_undone_when_a_hole_is_filled_by_what_was_late() {
     let again = t.next().expect("the first is sent again");
     assert_eq!(again.repr.seq, super::ISS + 1);
     assert_eq!((t.count(Counter::TcpPartialUndo), t.count(Counter::TcpTsReorder)), (0, 0));
-    // The first arrives after all: what it echoes is older than the copy.
+    // The first arrives after all: the timestamp that it echoes is older than the copy.
     t.at(101);
     t.recv_stamped(". 1:1 ack 2001 sack 3001:8001", 102, sent);
     assert_eq!((t.count(Counter::TcpPartialUndo), t.count(Counter::TcpTsReorder)), (1, 1));
@@ -369,6 +369,6 @@ fn an_orphan_that_may_not_linger_is_counted() {
 
 #[test]
 fn numbers_wrap_within_these_traces() {
-    // Otherwise they would say less than they seem to.
+    // Otherwise they would test less than they seem to.
     assert!(super::ISS + 3001 < SeqNum(3000) && super::IRS + 1001 < SeqNum(1000));
 }

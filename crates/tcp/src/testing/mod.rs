@@ -68,7 +68,7 @@ pub(crate) struct Setup {
     pub(crate) mss: u16,
     /// The window of the peer's first segments.
     pub(crate) win: u16,
-    /// Largest packet handed down.
+    /// Largest packet passed down.
     pub(crate) largest: usize,
     pub(crate) mtu: PathMtu,
     /// The SYN waits for `begin`.
@@ -220,7 +220,7 @@ pub(crate) fn show(packet: &Transmit) -> String {
     text
 }
 
-/// One connection, and what is around it.
+/// One connection, and its environment.
 pub(crate) struct Trace {
     pub(crate) conn: Connection,
     pub(crate) config: Config,
@@ -276,7 +276,7 @@ impl Trace {
         trace
     }
 
-    /// In SYN-SENT; the SYN left as `line` says.
+    /// In SYN-SENT; the SYN left as in `line`.
     pub(crate) fn syn_sent_any(setup: Setup, line: &str) -> Trace {
         let mut trace = Trace::open(setup);
         trace.expect(line);
@@ -443,7 +443,7 @@ impl Trace {
         self.recv_marked(line, Ecn::NotEct);
     }
 
-    /// The same, with a codepoint in the IP header and what `edit` changes in the header.
+    /// The same, with a codepoint in the IP header and the changes of `edit` to the header.
     pub(crate) fn recv_edited(&mut self, line: &str, ecn: Ecn, edit: impl FnOnce(&mut TcpRepr)) {
         let line = Line::parse(line);
         let mut repr = self.repr(&line);

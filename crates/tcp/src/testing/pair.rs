@@ -56,7 +56,7 @@ pub(crate) struct Plan {
     pub(crate) completions: bool,
     /// The layer below keeps departure times.
     pub(crate) keeps_departures: bool,
-    /// The device sends so many bytes per second.
+    /// The device sends this many bytes per second.
     pub(crate) rate: Option<u64>,
     /// Bytes from client to server and back.
     pub(crate) bytes: [usize; 2],
@@ -102,7 +102,7 @@ struct End {
     read: usize,
     eof: bool,
     next_read: Instant,
-    /// Packets below us: when each completes.
+    /// Packets below: the time at which each completes.
     below: VecDeque<(Instant, Serial, u32)>,
     completed: Serial,
 }
@@ -284,7 +284,7 @@ impl Pair {
         }
     }
 
-    /// The applications do what they can.
+    /// The applications read and write as far as possible.
     fn applications(&mut self) {
         for end in [0, 1] {
             self.write(end);

@@ -1,5 +1,5 @@
-//! Traces of what goes wrong on the way: opens and closes that cross, windows that close and
-//! shrink, silence, and a path that gets narrower.
+//! Traces of faults: opens and closes that cross, windows that close and shrink, silence, and a
+//! path whose MTU decreases.
 
 use super::pair::{Pair, Plan};
 use super::{Setup, Trace, under_miri};
@@ -146,7 +146,7 @@ fn our_window_update_is_lost() {
     }
     let _ = t.drain();
     assert_eq!(t.conn.info(&t.config).rcv_wnd, 0, "the window is full");
-    // The peer probes; the answer says that it is closed.
+    // The peer probes; the answer is that it is closed.
     t.at(10_000);
     t.recv(&std::format!(". {window}:{window} ack 1"));
     assert_eq!(t.expect(". 1:1").repr.window, 0);

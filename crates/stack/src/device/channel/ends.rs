@@ -420,7 +420,7 @@ impl Drop for ChannelSender {
     }
 }
 
-/// Checks a packet that the caller sends, and leaves of what it says only what concerns the stack.
+/// Checks a packet from the caller, and resets the fields that do not concern the stack.
 fn prepare(packet: &mut Packet) -> Result<(), SendError> {
     let len = packet.len();
     if len == 0 || len > MAX_PACKET {

@@ -42,7 +42,7 @@ impl ChannelReceiver {
             }
             let Poll::Ready(next) = self.poll_recv(cx) else { return Poll::Pending };
             let Some(packet) = next else { return Poll::Ready(Ok(0)) };
-            // The stack's own packets make sense; what does not is dropped.
+            // The stack's own packets are valid; others are dropped.
             let complete = |mut segment: Packet| checksum::fill(&mut segment).then_some(segment);
             self.segments.extend(gso::split(packet).filter_map(complete));
         }
@@ -124,7 +124,7 @@ mod packets {
         }
     }
 
-    /// `Sink` for what has a sending half.
+    /// `Sink` for types with a sending half.
     macro_rules! sink {
         ($type:ty, |$this:ident| $sender:expr) => {
             impl Sink<Packet> for $type {
@@ -200,7 +200,7 @@ macro_rules! writer {
                 Poll::Ready(Ok(()))
             }
 
-            /// Takes the interface down, once the stack has worked on what was sent.
+            /// Takes the interface down, once the stack has processed the packets sent.
             fn $close(
                 mut self: std::pin::Pin<&mut Self>,
                 _cx: &mut Context<'_>,

@@ -170,7 +170,7 @@ impl<T> Lane<T> {
         look(&state)
     }
 
-    /// Keeps `waker` unless `ready` says, under the lock, that there is nothing to wait for.
+    /// Keeps `waker` unless `ready` returns true under the lock.
     fn wait(&self, waker: &Waker, ready: impl FnOnce(&State<T>) -> bool) {
         // Cloned and dropped without the lock: it is code of the application.
         let kept = waker.clone();
@@ -183,7 +183,7 @@ impl<T> Lane<T> {
         let _ = discard(left);
     }
 
-    /// For the caller, who gives up waiting.
+    /// Called by the caller when it stops waiting.
     pub(super) fn forget_waker(&self) {
         let left = std::mem::take(&mut self.lock().caller);
         // Dropped without the lock, and not woken.

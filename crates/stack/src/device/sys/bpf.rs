@@ -7,9 +7,9 @@ use rustix::io::Errno;
 
 /// `BPF_PROG_LOAD` of the system call.
 const PROG_LOAD: libc::c_int = 5;
-/// `BPF_PROG_TYPE_SOCKET_FILTER`, which is what TUN devices take.
+/// `BPF_PROG_TYPE_SOCKET_FILTER`, the type that TUN devices accept.
 const SOCKET_FILTER: u32 = 1;
-/// Any licence does: no function is called that is for the GPL alone.
+/// Any licence suffices: no GPL-only function is called.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 
 /// `struct bpf_insn`.
@@ -59,8 +59,7 @@ struct LoadAttributes {
     flags: u32,
 }
 
-/// Loads a socket filter, which lasts as long as its descriptor or who uses it. The kernel checks
-/// it.
+/// Loads a socket filter, which lasts as long as its descriptor or its users. The kernel checks it.
 ///
 /// # Errors
 /// `EPERM` without the right to load programs (`CAP_BPF`, or CAP_SYS_ADMIN before Linux 5.8).

@@ -117,7 +117,7 @@ pub(super) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<String
 /// The name of the interface that a TUN file is attached to, and the flags that it has.
 pub(super) fn tun_interface(fd: impl AsFd) -> Result<(String, u16), Errno> {
     let mut request = InterfaceRequest::new("")?;
-    // Its number says that it writes an int; it writes a whole request.
+    // By its number it writes an int, but it writes a whole request.
     update::<{ op::TUNGETIFF as Opcode }>(fd, &mut request)?;
     Ok((request.name(), request.u16()))
 }
@@ -165,8 +165,8 @@ pub(super) fn tun_set_offload(fd: impl AsFd, offloads: u32) -> Result<(), Errno>
     unsafe { ioctl(fd, IntegerSetter::<{ op::TUNSETOFFLOAD as Opcode }>::new_usize(value)) }
 }
 
-/// Has the kernel hand each packet to the queue with the number of the processor that sends it, and
-/// a long one to that of its flow's hash, modulo the number of queues: a program for the kernel.
+/// Makes the kernel steer each packet to the queue with the number of the sending CPU, and a long
+/// one to the queue of its flow's hash, modulo the number of queues: a program for the kernel.
 pub(super) fn tun_steer_by_processor(fd: impl AsFd) -> Result<(), Errno> {
     let program = bpf::load_socket_filter(&bpf::PROCESSOR)?;
     let program = program.as_raw_fd();

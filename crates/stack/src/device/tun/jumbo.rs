@@ -12,10 +12,10 @@ pub(super) const OPTION_LEN: usize = 8;
 /// The type of the option.
 const JUMBO_PAYLOAD: u8 = 0xc2;
 
-/// The longest payload that the header can say.
+/// The longest payload that the header can express.
 const LONGEST: usize = 65_535;
 
-/// Whether a packet is IPv6, and longer than its header can say.
+/// Whether a packet is IPv6, and longer than its header can express.
 pub(super) fn is_jumbo(packet: &Packet) -> bool {
     let header = || packet.headers().first_chunk::<{ ipv6::HEADER_LEN }>();
     packet.len() > ipv6::HEADER_LEN + LONGEST && header().is_some_and(|header| header[0] >> 4 == 6)

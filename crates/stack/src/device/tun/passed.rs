@@ -150,7 +150,7 @@ fn set_nonblocking(name: &str, fd: &OwnedFd) -> Result<(), DeviceError> {
         .map_err(|error| setup(format!("{name}: cannot make it non-blocking: {error}")))
 }
 
-/// The offloads of a descriptor; `asks` is whether to query the kernel for them.
+/// The offloads of a descriptor; `asks` is whether to query the kernel.
 fn agree_on(name: &str, fd: &OwnedFd, config: &FdConfig, asks: bool) -> Result<u32, DeviceError> {
     if asks && let Err(error) = sys::tun_set_header_len(fd, vnet::LEN as i32) {
         return Err(setup(format!("{name}: cannot set the length of its header: {error}")));

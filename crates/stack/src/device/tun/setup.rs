@@ -153,15 +153,15 @@ pub fn open_queues(config: TunConfig, count: usize) -> Result<Vec<Device>, Devic
     }
     match named.steering {
         Steering::Processor => steer_by_processor(&queues[0])?,
-        // A device that outlives programs keeps what the last one chose. A kernel that cannot take
-        // it away has not got it.
+        // A device that outlives programs keeps the steering that the last one chose. A kernel that
+        // cannot remove it does not have it.
         Steering::Flow => _ = sys::tun_steer_by_flow(&queues[0].fd),
     }
     finish_setup(&named, &named.name, &links)?;
     queues.into_iter().map(Queue::device).collect()
 }
 
-/// Has all queues of an interface get what their processors send.
+/// Steers packets to each queue by the CPU that sends them.
 fn steer_by_processor(queue: &Queue) -> Result<(), DeviceError> {
     sys::tun_steer_by_processor(&queue.fd).map_err(|error| {
         let hint = match error {
@@ -173,7 +173,7 @@ fn steer_by_processor(queue: &Queue) -> Result<(), DeviceError> {
     })
 }
 
-/// Sets the interface up as `config` says, and waits until it works.
+/// Sets the interface up with `config`, and waits until it works.
 fn finish_setup(config: &TunConfig, name: &str, links: &LinkWatch) -> Result<(), DeviceError> {
     if let Some(mtu) = config.mtu {
         set_mtu(name, mtu)?;
@@ -258,8 +258,8 @@ impl Queue {
     }
 }
 
-/// The longest super-segment of a device, given the length `asked` for and whether the kernel takes
-/// any of more than 65,535 bytes.
+/// The longest super-segment of a device, from the configured length `asked` and whether the kernel
+/// takes any of more than 65,535 bytes.
 pub(super) fn longest(asked: usize, big: bool) -> usize {
     asked.min(if big { MAX_SUPER_PACKET } else { MAX_PACKET })
 }

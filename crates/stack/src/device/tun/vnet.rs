@@ -89,7 +89,7 @@ impl Header {
         self.gso_type & !GSO_ECN == GSO_UDP_L4
     }
 
-    /// Notes on a packet that arrived what the header says about it.
+    /// Sets the fields of an arrived packet from the header.
     pub(super) fn describe(&self, packet: &mut Packet) {
         packet.csum = if self.flags & NEEDS_CSUM != 0 {
             ChecksumState::Partial

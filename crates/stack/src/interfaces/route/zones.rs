@@ -19,7 +19,7 @@ const MARKED: SocketError =
 const UNKNOWN: SocketError = SocketError::Invalid("no interface has this scope id");
 
 impl RouteTable {
-    /// An address that is to be ours, in its zone. `near` is the zone of what it goes with.
+    /// A new local address, in its zone. `near` is the zone of the related address.
     ///
     /// # Errors
     /// `EINVAL` if the zone is unknown.
@@ -38,12 +38,12 @@ impl RouteTable {
         })
     }
 
-    /// The address of a peer or a group, in its zone. `near` is the zone of what it goes with, and
-    /// `by` the one that counts if nothing else says one.
+    /// The address of a peer or a group, in its zone. `near` is the zone of the related address,
+    /// and `by` the default zone.
     ///
     /// # Errors
-    /// `EINVAL` if the zone is not said and several are possible, `ENETUNREACH` if there is no such
-    /// zone.
+    /// `EINVAL` if the zone is not given and several are possible, `ENETUNREACH` if the zone does
+    /// not exist.
     pub(crate) fn place_peer(
         &self,
         addr: SocketAddr,
@@ -107,7 +107,7 @@ impl RouteTable {
     }
 
     /// The one interface with link-local addresses, or the only interface, or, if no interface has
-    /// such addresses, the one that the routes say.
+    /// such addresses, the one that the routes select.
     fn only_zone(&self, ip: IpAddr) -> Result<u8, SocketError> {
         let scoped = self.ours.iter().filter(|(own, _, _)| zone::is_scoped(*own));
         let zones = scoped.fold(0_u16, |set, (_, _, at)| set | 1 << at);
@@ -118,7 +118,7 @@ impl RouteTable {
         }
     }
 
-    /// The interface that the routes say for an address without a zone.
+    /// The interface that the routes select for an address without a zone.
     fn routed_zone(&self, ip: IpAddr) -> Result<u8, SocketError> {
         let way = self.lookup(ip).or_else(|| self.any_way(ip));
         way.ok_or(SocketError::NetworkUnreachable)

@@ -21,7 +21,8 @@ pub(super) struct Entry {
     pub(super) doc: &'static str,
     /// The socket option that overrides it, or empty.
     pub(super) socket: &'static str,
-    /// How it is unlike Linux's setting of that name, or where Linux has what only we name so.
+    /// The difference from Linux's setting of that name, or Linux's equivalent of a setting that
+    /// only this stack has.
     pub(super) linux: &'static str,
     pub(super) get: fn(&Settings) -> String,
     pub(super) set: fn(&mut Settings, &str) -> Outcome,

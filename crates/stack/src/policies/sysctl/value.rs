@@ -1,4 +1,4 @@
-//! Values as text: parsing with an answer that says what is allowed.
+//! Values as text: parsing, with the allowed values in the error.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;

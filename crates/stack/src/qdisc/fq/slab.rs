@@ -49,8 +49,8 @@ impl Default for Packets {
 }
 
 impl Packets {
-    /// Puts a packet at the end of a chain. The caller bounds the number of packets, far below what
-    /// a place's number can say.
+    /// Appends a packet to a chain. The caller limits the number of packets, far below the range of
+    /// a place's number.
     pub(super) fn push(&mut self, chain: &mut Chain, packet: Packet) {
         let slot = Slot { packet: Some(packet), next: NONE };
         let index = match self.free {

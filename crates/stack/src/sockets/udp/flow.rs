@@ -69,7 +69,7 @@ impl Default for UdpFlowConfig {
 }
 
 impl UdpFlowConfig {
-    /// Refuses what makes no sense.
+    /// Refuses invalid values.
     pub(crate) fn check(&self) -> Result<(), SocketError> {
         if self.idle_timeout < Duration::from_millis(1) {
             return Err(SocketError::Invalid("idle_timeout: it must be 1 ms at least"));

@@ -26,10 +26,10 @@ use plimsoll_buf::{CLASS_SIZES, ChunkWriter, MAX_CHUNK, Pool, Slice, Slices};
 
 use crate::limits::DATAGRAM_OVERHEAD;
 
-/// The largest chunk that datagrams are copied into, in bytes. A queue takes one that is as large
-/// as what waits already: few small datagrams pin little, and a burst needs few chunks.
+/// The largest chunk that datagrams are copied into, in bytes. A queue takes a chunk as large as
+/// its waiting data: few small datagrams pin little, and a burst needs few chunks.
 const BURST_CHUNK: usize = 65_536;
-/// The longest train, in bytes: what a reader has to have space for.
+/// The longest train, in bytes, for which a reader needs space.
 const LONGEST_TRAIN: usize = 65_535;
 /// A datagram that fills at least this part of its chunk is not copied.
 const LARGE: usize = 8;
@@ -81,11 +81,11 @@ struct Train {
     copied: bool,
 }
 
-/// Where a payload is to lie.
+/// The place of a payload.
 enum Place<'a> {
     /// Where it is.
     There(&'a Slice),
-    /// Behind what was copied last.
+    /// After the data copied last.
     Behind,
     /// In a new chunk of this size.
     New(usize),
@@ -135,7 +135,7 @@ pub(crate) struct ReceiveQueue {
     writer: Option<ChunkWriter>,
     datagrams: usize,
     cost: usize,
-    /// The sum of what the trains pin.
+    /// The sum of the memory that the trains pin.
     chunks: usize,
 }
 
@@ -159,7 +159,7 @@ impl ReceiveQueue {
         self.trains.front().map(Train::first_len)
     }
 
-    /// Bytes of memory that they pin: whole chunks, and what the stack keeps of each datagram.
+    /// Bytes of memory that they pin: whole chunks, and the stack's record of each datagram.
     pub(crate) fn pinned(&self) -> usize {
         self.chunks + self.datagrams * DATAGRAM_OVERHEAD
     }
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn push(queue: &mut ReceiveQueue, from: u16, data: &[u8]) {
-        // As a device hands them over: in a chunk that is much larger.
+        // As a device passes them: in a chunk that is much larger.
         let pool = Pool::new();
         let payload = pool.chunk(65_536).append(data).into();
         queue.push(&info(from), &payload, None, &pool);

@@ -4,7 +4,7 @@ use plimsoll_tcp::Instant;
 
 use crate::limits::{STREAM_BYTES, STREAM_SPAN};
 
-/// Counts what is read and sent, in spans of [`STREAM_SPAN`].
+/// Counts read and sent bytes, in spans of [`STREAM_SPAN`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamRate {
     /// When the present span began.
@@ -16,7 +16,7 @@ pub(crate) struct StreamRate {
 }
 
 impl StreamRate {
-    /// So many bytes were read, each datagram's overhead included, or sent.
+    /// Records that `bytes` were read, including each datagram's overhead, or sent.
     pub(crate) fn note(&mut self, now: Instant, bytes: usize) {
         if self.since.is_none_or(|since| now.since(since) >= STREAM_SPAN) {
             self.streamed = self.bytes >= STREAM_BYTES && self.is_current(now);
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// The rate after reads of so many bytes each, a quarter of a span apart, and the time.
+    /// The rate after reads of `bytes` each, a quarter of a span apart, and the time.
     fn read(rate: &mut StreamRate, now: &mut Instant, bytes: usize) {
         for _ in 0..12 {
             *now += STREAM_SPAN / 4;

@@ -29,9 +29,9 @@ struct Cut {
 
 impl Work<'_> {
     /// Queues `whole` in fragments of at most `mtu` bytes on an interface. Its head is an IP header
-    /// as `ip` says, and maybe a transport header behind it; its checksum is complete. Returns
-    /// whether all of them were queued: after one that is refused, no other is, and `from`, if
-    /// there is one, waits for space.
+    /// like `ip`, and maybe a transport header after it; its checksum is complete. Returns whether
+    /// all of them were queued: after a refused one, no other is, and `from`, if given, waits for
+    /// space.
     pub(crate) fn send_fragments(
         &mut self,
         (interface, mtu): (u8, u16),

@@ -1,8 +1,8 @@
-//! ICMP and ICMPv6: echo replies, errors from the path, errors that we send.
+//! ICMP and ICMPv6: echo replies, errors from the path, errors that the stack sends.
 //!
-//! An error from the path is believed only if it quotes a segment that is in flight (RFC 5927,
-//! section 4.1); what it then says reaches the connection as a path event. Errors that we send, and
-//! echo replies, are bounded by token buckets.
+//! An error from the path is accepted only if it quotes a segment that is in flight (RFC 5927,
+//! section 4.1); the connection then gets it as a path event. Token buckets limit errors that the
+//! stack sends, and echo replies.
 
 use std::net::IpAddr;
 
@@ -108,7 +108,7 @@ impl Stack {
         let bytes = transport_bytes(packet, arrived);
         let message = match Icmpv4Repr::parse(&bytes) {
             Ok(message) => message,
-            // Many types are not for us; that is no error.
+            // Many types are not for this stack; that is no error.
             Err(WireError::Unknown) => {
                 return self.unwanted(work, state, useless(&bytes), packet, arrived);
             }
@@ -134,7 +134,8 @@ impl Stack {
                 work.count(IpCounter::IcmpInDestUnreachs);
                 self.path_report(work, state, (quoted, zone), v4_report(code, next_hop_mtu))
             }
-            // A fragment was lost, which says nothing of the path (RFC 1122, section 4.2.3.9).
+            // A fragment was lost, which reveals nothing about the path (RFC 1122, section
+            // 4.2.3.9).
             Icmpv4Repr::TimeExceeded { code: icmpv4::CODE_REASSEMBLY_TIME, .. } => {
                 work.count(IpCounter::IcmpInTimeExcds);
                 Delivery::NoMatch
@@ -212,8 +213,9 @@ impl Stack {
         }
     }
 
-    /// An echo request has arrived. One to us, or to a group that we are in, is answered by us; one
-    /// to another, whose place a stack takes that takes any address, is for the hook first.
+    /// An echo request has arrived. The stack answers a request to a local address, or to a group
+    /// that it has joined. A stack for any address offers a request to another host to the hook
+    /// first.
     fn echo_request(
         &self,
         work: &mut Work<'_>,
@@ -274,9 +276,9 @@ impl Stack {
         }
     }
 
-    /// The zone of what a message quotes: that of the message itself (RFC 4007, section 9).
+    /// The zone of a message's quote: that of the message itself (RFC 4007, section 9).
     fn zone_of_quote(&self, arrived: &Arrived) -> u8 {
-        // By loopback the packet says it, and otherwise the interface.
+        // On loopback the packet has it, and otherwise the interface.
         let said = zone::zone_of(arrived.dst).or_else(|| zone::zone_of(arrived.src));
         said.unwrap_or_else(|| self.interfaces.first_way(arrived.interface))
     }
@@ -329,8 +331,8 @@ impl Stack {
         Delivery::Delivered
     }
 
-    /// Remembers a path MTU that a router named, if it is not above what we knew. Returns whether
-    /// the route lets it be believed: with `mtu lock` it does not, and nothing is remembered.
+    /// Stores a path MTU that a router reported, if it is not above the known one. Returns whether
+    /// the route allows it: with `mtu lock` it does not, and nothing is stored.
     pub(crate) fn learn_mtu(&self, work: &Work<'_>, remote: IpAddr, told: LearntMtu) -> bool {
         if self.interfaces.routes().metrics(remote).mtu_lock {
             return false;
@@ -379,7 +381,7 @@ impl Stack {
         }
     }
 
-    /// Answers `packet` as `own` with "time exceeded", within limits. `error` says which.
+    /// Answers `packet` as `own` with "time exceeded", within limits. `error` is the kind.
     pub(crate) fn send_time_exceeded(
         &self,
         work: &mut Work<'_>,
@@ -482,7 +484,7 @@ impl Work<'_> {
         self.answer(arrived, &out, IpCounter::Icmp6OutMsgs, counter);
     }
 
-    /// Sends an ICMP message to where `arrived` came from, as whom it was sent to.
+    /// Sends an ICMP message to the source of `arrived`, from its destination.
     fn answer(&mut self, arrived: &Arrived, message: &[u8], all: IpCounter, this: IpCounter) {
         self.answer_as(arrived.dst, arrived, message, (all, this));
     }

@@ -1,5 +1,5 @@
-//! Packets that have arrived: checked by version, reassembled if they are fragments, and handed to
-//! the protocol above.
+//! Arrived packets: checked by version, reassembled if they are fragments, and passed to the
+//! protocol above.
 
 use plimsoll_wire::protocol;
 
@@ -12,7 +12,7 @@ use crate::snmp::IpCounter;
 use crate::stack::Stack;
 use crate::stack::work::Work;
 
-/// The longest headers that are looked at in place: they must lie in one range.
+/// The longest headers that are read in place: they must be in one range.
 const FRONT: usize = 128;
 
 impl Stack {
@@ -45,7 +45,7 @@ impl Stack {
         }
     }
 
-    /// Hands a checked packet to the protocol above, which is TCP, UDP, or the version's ICMP.
+    /// Passes a checked packet to the protocol above, which is TCP, UDP, or the version's ICMP.
     pub(crate) fn deliver(
         &self,
         work: &mut Work<'_>,
@@ -108,7 +108,7 @@ impl Stack {
     }
 }
 
-/// The first bytes of a packet, at most `most`: what an ICMP error quotes of it.
+/// The first bytes of a packet, at most `most`, which an ICMP error quotes.
 pub(crate) fn quoted(packet: &Packet, arrived: &Arrived, most: usize) -> Vec<u8> {
     let most = most.min(arrived.end);
     let mut bytes = Vec::with_capacity(most.min(packet.len()));

@@ -31,7 +31,7 @@ pub(crate) struct IpParams {
     pub(crate) dst: IpAddr,
     pub(crate) protocol: u8,
     pub(crate) tos: u8,
-    /// 0 is as the settings say.
+    /// 0 selects the setting.
     pub(crate) ttl: u8,
     pub(crate) flow_label: u32,
     pub(crate) ident: u16,
@@ -252,7 +252,7 @@ impl Work<'_> {
         offered.is_ok()
     }
 
-    /// Gives a packet to the interface and counts it, or gives it back.
+    /// Queues a packet at the interface and counts it, or returns it.
     #[expect(
         clippy::result_large_err,
         reason = "the packet goes back to its owner, not up a stack"

@@ -1,7 +1,7 @@
 //! IPv4 input (RFC 791, RFC 1122 section 3.2.1).
 //!
-//! Options are skipped. A packet that is not for us, or that comes from an address that cannot be
-//! that of a host out there, is dropped without an answer. Linux calls such sources martians.
+//! Options are skipped. A packet that is not for this stack, or whose source cannot be the address
+//! of another host, is dropped without an answer. Linux calls such sources martians.
 
 use std::net::IpAddr;
 
@@ -75,7 +75,8 @@ impl Stack {
         }
     }
 
-    /// Whether a packet from `src` to `dst` that came in on `interface` is for us and can be true.
+    /// Whether a packet from `src` to `dst` that came in on `interface` is for this stack and
+    /// plausible.
     #[inline]
     pub(crate) fn accepts(
         &self,
@@ -91,7 +92,7 @@ impl Stack {
         is_unicast(src) && fits && (is_unicast(dst) && routes.takes(dst) || hears())
     }
 
-    /// Whether what is sent to `dst`, which is a group or a broadcast address, may be for us.
+    /// Whether a packet to `dst`, which is a group or a broadcast address, may be for this stack.
     pub(crate) fn hears(&self, dst: IpAddr) -> bool {
         self.interfaces.routes().is_broadcast(dst)
             || dst.is_multicast() && (is_all_hosts_group(dst) || self.tables.udp().is_joined(dst))

@@ -1,8 +1,8 @@
-//! IPv6 input (RFC 8200): the chain of extension headers, fragments, and what is answered.
+//! IPv6 input (RFC 8200): the chain of extension headers, fragments, and answers.
 //!
-//! Addresses of the form `::ffff:a.b.c.d` stand for IPv4 within a program and have no business on
+//! Addresses of the form `::ffff:a.b.c.d` represent IPv4 within a program and must not appear on
 //! the wire: a packet with one is dropped, lest a program take its sender for an IPv4 host or for
-//! loopback. Link-local addresses are taken into the zone of the interface (RFC 4007, section 9).
+//! loopback. Link-local addresses are placed in the zone of the interface (RFC 4007, section 9).
 
 use std::net::{IpAddr, Ipv6Addr};
 

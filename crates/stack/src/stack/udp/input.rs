@@ -127,7 +127,7 @@ impl Stack {
         }
     }
 
-    /// By what one of several sockets that share a port is chosen for what goes from `from` to
+    /// The hash that chooses one of several sockets that share a port, for datagrams from `from` to
     /// `to`.
     pub(crate) fn hash_of_datagram(&self, from: SocketAddr, to: SocketAddr) -> u64 {
         let key = FlowKey {
@@ -222,7 +222,7 @@ impl Stack {
         }
     }
 
-    /// Gives a datagram that is for a group or a broadcast address to all sockets that receive it.
+    /// Delivers a datagram to a group or a broadcast address to all sockets that receive it.
     fn deliver_to_all(&self, work: &mut Work<'_>, state: &mut PollState, datagram: &Datagram) {
         let all = self.tables.udp().find_all(datagram.from, datagram.to);
         if all.is_empty() {

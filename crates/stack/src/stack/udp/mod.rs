@@ -1,4 +1,4 @@
-//! UDP (RFC 768, RFC 8085): sockets, flows to any address, what arrives and what leaves.
+//! UDP (RFC 768, RFC 8085): sockets, flows to any address, input and output.
 
 pub(crate) mod flows;
 pub(crate) mod input;
@@ -217,7 +217,7 @@ impl Stack {
 }
 
 impl Work<'_> {
-    /// Takes a socket out of the tables, and drops what was not read.
+    /// Removes a socket from the tables, and drops its unread datagrams.
     pub(crate) fn forget_udp(&mut self, endpoint: &Arc<UdpEndpoint>) {
         let stack = self.stack;
         let udp = stack.tables.udp();

@@ -78,7 +78,7 @@ impl Payload<'_> {
 pub(crate) enum Admission {
     /// Space in the send queue.
     BySendQueue,
-    /// Nothing: it is a part of what was admitted.
+    /// None: it is a part of an admitted send.
     Granted,
 }
 
@@ -305,8 +305,7 @@ impl Fragmenting {
     }
 }
 
-/// The port that a datagram is sent from; `own` is that of the socket, and 0 if it is for every
-/// port.
+/// The source port of a datagram; `own` is that of the socket, and 0 if it is for every port.
 fn source_port(own: u16, how: &UdpTransmit) -> Result<u16, SocketError> {
     match how.from_port.unwrap_or(own) {
         0 => Err(SocketError::Invalid(

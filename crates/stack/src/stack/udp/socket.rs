@@ -46,7 +46,8 @@ impl UdpSocket {
     /// If there is no route, or the socket is a flow or a socket for any address.
     pub fn connect(&self, now: Instant, remote: SocketAddr) -> Result<(), SocketError> {
         self.stack.pollers.tell(now);
-        // A wildcard becomes the address that the routes say; the one of an earlier connect stays.
+        // A wildcard becomes the address that the routes select; the one of an earlier connect
+        // stays.
         let asked = self.endpoint.local().ip();
         self.stack.connect_udp(&self.endpoint, remote, asked)
     }

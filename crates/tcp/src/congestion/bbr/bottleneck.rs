@@ -34,7 +34,7 @@ const SHIFT: u8 = 14;
 pub(crate) enum Source {
     /// Always has more.
     Bulk,
-    /// Writes so many bytes now and then.
+    /// Writes this many bytes at intervals.
     Chunks {
         /// Bytes of each.
         bytes: usize,
@@ -367,7 +367,7 @@ impl Bottleneck {
                 continue;
             }
             let plain = self.receiver.take(start, end);
-            // A receiver that coalesces acknowledges what comes in order together.
+            // A coalescing receiver acknowledges consecutive segments together.
             if plain && end < first + len {
                 waits = true;
                 continue;

@@ -117,14 +117,14 @@ impl Bounds {
         self.inflight_shortterm = left(inflight).clamp(1, INFINITE - 1);
     }
 
-    /// None of what made the bounds lower than `before` was true.
+    /// The reasons for bounds lower than `before` were false.
     pub(super) fn undo(&mut self, before: &Bounds) {
         self.bw_shortterm = self.bw_shortterm.max(before.bw_shortterm);
         self.inflight_shortterm = self.inflight_shortterm.max(before.inflight_shortterm);
         self.inflight_longterm = self.inflight_longterm.max(before.inflight_longterm);
     }
 
-    /// A segment has another length from now on: as many bytes are so many segments.
+    /// Segments have another length from now on: bounds are rescaled to the same bytes.
     pub(super) fn rescale(&mut self, rescaled: impl Fn(u32) -> u32) {
         for segs in [&mut self.inflight_longterm, &mut self.inflight_shortterm] {
             if *segs != INFINITE {

@@ -48,12 +48,12 @@ fn bulk(path: Path) -> Bottleneck {
     Bottleneck::open(path, Source::Bulk, 1)
 }
 
-/// 10 Mbit/s over 100 ms, with a queue of twice what that holds.
+/// 10 Mbit/s over 100 ms, with a queue of twice the path's volume.
 fn plain() -> Path {
     Path::new(10 * MBIT, ms(100), 200)
 }
 
-/// Ends a case: shows its trace, and checks what arrived in order from now on.
+/// Ends a case: shows its trace, and checks the data that arrived in order from now on.
 #[track_caller]
 fn carries(bench: &mut Bottleneck, time: Duration, percent: u64) {
     let goodput = bench.measure(time) * 100 / bench.path.goodput();
@@ -163,8 +163,8 @@ fn case_06_large_product_of_rate_and_delay() {
     carries(&mut bench, ms(1000), 97);
 }
 
-/// 7. A queue of a tenth of the product: Startup and probes lose more than 2 %, and what the path
-///    took then bounds the next ones. CRUISE leaves 15 % of that to others.
+/// 7. A queue of a tenth of the product: Startup and probes lose more than 2 %, and the volume that
+///    the path took then bounds the next ones. CRUISE leaves 15 % of that to others.
 #[test]
 fn case_07_shallow_queue() {
     let mut bench = bulk(Path::new(50 * MBIT, ms(30), 10));
@@ -376,7 +376,8 @@ fn case_16_policer() {
 }
 
 /// 17. The path becomes twice as long: the least round trip of ten seconds has to leave the filter.
-///     The window of twice the old product is what the path holds now, so it is filled meanwhile.
+///     The window of twice the old product equals the path's present volume, so it is filled
+///     meanwhile.
 #[test]
 fn case_17_round_trip_rises() {
     let mut bench = bulk(Path::new(10 * MBIT, ms(40), 200));
@@ -428,7 +429,7 @@ fn case_18_round_trip_falls() {
 }
 
 /// 19. ACKs that come each 30 ms, which is more than the round trip of 20: `extra_acked` makes the
-///     window larger by what they leave out, and the flow does not starve.
+///     window larger by the segments of that gap, and the flow does not starve.
 #[test]
 fn case_19_acks_in_bursts() {
     let mut bench = bulk(Path::new(20 * MBIT, ms(20), 300).with_ack_every(ms(30)));

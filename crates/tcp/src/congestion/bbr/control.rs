@@ -28,7 +28,7 @@ const MAX_QUANTUM: u64 = 64 * 1024;
 /// Packets of the largest size that may be on their way through both ends.
 const OFFLOAD_QUANTA: u64 = 3;
 
-/// Segments that UP has in flight beyond what the gain gives, so that it grows at any rate.
+/// Segments that UP has in flight beyond the gain's, so that it grows at any rate.
 const UP_SEGS: u32 = 2;
 
 /// The rate before there is a sample (`BBRInitPacingRate`): the initial window of `initial`
@@ -40,7 +40,7 @@ pub(crate) fn initial_rate(initial: u32, mss: u16, srtt: Nanos) -> u64 {
 }
 
 impl Bbr {
-    /// `BBR.bw`: what rates follow from, in bytes per second.
+    /// `BBR.bw`, from which the rates are derived, in bytes per second.
     pub(super) fn bw(&self) -> u64 {
         self.max_bw.get().min(self.bounds.bw_shortterm())
     }
@@ -59,8 +59,8 @@ impl Bbr {
         u32::try_from(segs).unwrap_or(INFINITE)
     }
 
-    /// Segments in flight for `gain` percent of what the path holds, and enough for both ends to
-    /// work on.
+    /// Segments in flight for `gain` percent of the path's volume, and enough for both ends to work
+    /// on.
     pub(super) fn inflight(&self, gain: u64) -> u32 {
         self.with_quantization_budget(self.bdp(gain))
     }

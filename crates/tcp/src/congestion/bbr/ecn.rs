@@ -30,7 +30,7 @@ pub(super) const ONE: u32 = 1 << 16;
 /// The weight of a round in the smoothed share: 1 / 2^GAIN.
 const GAIN: u32 = 4;
 
-/// The part of the smoothed share by which the short-term bound comes down: one of so many.
+/// The divisor of the smoothed share for the reduction of the short-term bound.
 const FACTOR: u32 = 3;
 
 /// Marks of the current round trip, and the smoothed share of earlier ones.
@@ -78,7 +78,7 @@ impl Bbr {
         self.min_rtt.get().is_some_and(|rtt| rtt <= SHORT_QUEUE_RTT.as_nanos())
     }
 
-    /// Notes what an ACK counts, before the round is known to end with it.
+    /// Records an ACK's counts, before it is known whether the round ends with it.
     pub(super) fn note_marks(&mut self, rs: &Rs) {
         let Some(marked) = rs.newly_marked else { return };
         self.marks.on_ack(rs.newly_acked, marked);
@@ -92,7 +92,7 @@ impl Bbr {
         if rs.newly_marked.is_none() {
             return;
         }
-        // An ACK that delivers nothing says nothing of a flight.
+        // An ACK that delivers nothing reveals nothing about a flight.
         let probes = self.full_pipe.is_reached() && self.cycle.takes_samples();
         if probes
             && rs.prior_delivered.is_some()

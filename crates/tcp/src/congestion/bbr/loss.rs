@@ -28,7 +28,7 @@ pub(super) struct LossRound {
     inflight_tolerated: u32,
     /// The pacing gain with which that left which arrived when the round began, in percent.
     gain: u64,
-    /// No round ends before what left until then is delivered, if it is not yet.
+    /// No round ends before the data that left until then is delivered, if it is not yet.
     not_before: Option<u32>,
     /// Discontiguous ranges lost in the round, and the end of the last one.
     ranges: u32,
@@ -90,7 +90,8 @@ impl LossRound {
         (self.bw_latest, self.inflight_latest)
     }
 
-    /// The same, with the losses that a probe may cause: what the path took in the round.
+    /// The same, with the losses that a probe may cause: the volume that the path took in the
+    /// round.
     fn tolerated(&self) -> (u64, u32) {
         (self.bw_tolerated, self.inflight_tolerated)
     }
@@ -119,7 +120,7 @@ impl LossRound {
         }
     }
 
-    /// The signals of before say nothing about what comes.
+    /// Earlier signals reveal nothing about later data.
     pub(super) fn reset(&mut self) {
         self.loss = false;
         self.bw_latest = 0;
@@ -170,7 +171,7 @@ impl Bbr {
     }
 
     /// The path is congested and nothing is lost: an ECN echo, or a full queue below. It was
-    /// counted as a loss of the round, and is too much for what looks for more.
+    /// counted as a loss of the round, and is too much for a state that probes for more.
     pub(super) fn take_congestion(&mut self, rs: &Rs, window: &Window) {
         if !self.full_pipe.is_reached() {
             self.end_startup_with_loss(BbrCause::Congestion);
@@ -180,16 +181,16 @@ impl Bbr {
         }
     }
 
-    /// The short-term bounds, at the end of each round of loss: they follow what the path delivers,
-    /// unless BBR is looking for more.
+    /// The short-term bounds, at the end of each round of loss: they follow the path's deliveries,
+    /// unless BBR is probing for more.
     ///
     /// BBR itself sends less than `bw` by the margin of its pacing, and in DOWN by its gain, and
-    /// what is lost is not delivered. If the bounds followed what was delivered alone, a path that
-    /// loses at random in each round trip would seem slower by all of that each time. So the margin
-    /// is put on top, and so is as much of the loss as a probe may cause: what is no reason to end
-    /// a probe is none to slow down for.
+    /// lost data is not delivered. If the bounds followed the deliveries alone, a path that loses
+    /// at random in each round trip would seem slower by all of that each time. So the margin is
+    /// added, and so is as much of the loss as a probe may cause: a loss that does not end a probe
+    /// is no reason to slow down.
     ///
-    /// The gain of DOWN is taken back only up to what the bounds are: while its queue runs empty,
+    /// The gain of DOWN is compensated only up to the present bounds: while its queue runs empty,
     /// the path delivers more than leaves, and a bound that rose by that would keep the queue.
     pub(super) fn adapt_shortterm(&mut self, window: &Window) {
         if self.loss.ended_with_loss() && !self.state.is_probing_bw() {

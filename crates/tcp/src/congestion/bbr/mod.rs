@@ -140,7 +140,7 @@ pub(crate) struct Bbr {
     min_rtt: MinRtt,
     aggregation: AckAggregation,
     full_pipe: FullPipe,
-    /// Until so many segments are delivered, the receiver's window is what limits them.
+    /// Until this many segments are delivered, the receiver's window limits them.
     rwnd_limited: Option<u32>,
     /// `BBR.drain_start_round`.
     drain_start_round: u32,

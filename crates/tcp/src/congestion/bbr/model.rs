@@ -11,7 +11,7 @@ const MAX_BW_FILTER_LEN: usize = 2;
 /// How long a round trip counts as the least (`MinRTTFilterLen`).
 const MIN_RTT_FILTER_LEN: Nanos = Nanos::from_secs(10);
 
-/// How long BBR goes without a new least round trip before it looks for one (`ProbeRTTInterval`).
+/// The time without a new least round trip after which BBR probes for one (`ProbeRTTInterval`).
 const PROBE_RTT_INTERVAL: Nanos = Nanos::from_secs(5);
 
 /// Rounds that the excess of ACKs is taken from, once the path is full (`ExtraAckedFilterLen`).
@@ -69,8 +69,8 @@ impl MaxBw {
         self.cycles[0].max(self.cycles[1])
     }
 
-    /// Takes a sample. One that the application limited counts only if it is not lower than what
-    /// is known.
+    /// Takes a sample. One that the application limited counts only if it is not lower than the
+    /// known rate.
     pub(super) fn on_sample(&mut self, rate: u64, app_limited: bool) {
         if !app_limited || rate >= self.get() {
             self.cycles[1] = self.cycles[1].max(rate);
@@ -85,7 +85,7 @@ impl MaxBw {
     }
 }
 
-/// The least round trip, and when to look for another. In nanoseconds.
+/// The least round trip, and the time of the next probe for one. In nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct MinRtt {
     /// `BBR.min_rtt` and `BBR.min_rtt_stamp`.
@@ -115,7 +115,7 @@ impl MinRtt {
         self.min_rtt
     }
 
-    /// Takes what an ACK says of the round trip.
+    /// Updates the round trip from an ACK.
     pub(super) fn on_ack(&mut self, now: Instant, rtt: Option<Nanos>) {
         self.probe_expired = now.nanos_since(self.probe_min_stamp) > PROBE_RTT_INTERVAL;
         if let Some(rtt) = rtt.map(Nanos::as_nanos)
@@ -132,7 +132,7 @@ impl MinRtt {
         }
     }
 
-    /// Whether nothing as short was seen for so long that BBR should look for it.
+    /// Whether no round trip as short was measured for so long that BBR should probe for it.
     pub(super) fn is_probe_due(&self) -> bool {
         self.probe_expired
     }
@@ -144,8 +144,8 @@ impl MinRtt {
     }
 }
 
-/// How many segments ACKs deliver beyond what the rate lets expect: receivers and links that hold
-/// ACKs back and then send them in a burst would leave the sender without window in between.
+/// The number of segments that ACKs deliver beyond the expected number: receivers and links that
+/// hold ACKs back and then send them in a burst would leave the sender without window in between.
 #[derive(Clone, Debug)]
 pub(super) struct AckAggregation {
     /// `BBR.extra_acked_interval_start`.
@@ -170,7 +170,7 @@ pub(super) struct AckedView {
     pub(super) round: u32,
     /// `BBR.full_bw_reached`.
     pub(super) full_bw_reached: bool,
-    /// `C.cwnd`, the bound of what is counted.
+    /// `C.cwnd`, the limit of the count.
     pub(super) cwnd: u32,
 }
 
@@ -190,7 +190,7 @@ impl AckAggregation {
         self.extra
     }
 
-    /// Data leaves after an idle time, which says nothing about ACKs.
+    /// Data leaves after an idle time, which reveals nothing about ACKs.
     pub(super) fn restart(&mut self, now: Instant) {
         self.interval_start = now;
         self.delivered = 0;
@@ -228,7 +228,7 @@ impl AckAggregation {
         self.newest = round;
     }
 
-    /// A segment has another length from now on: as many bytes are so many segments.
+    /// Segments have another length from now on: counts are rescaled to the same bytes.
     pub(super) fn rescale(&mut self, rescaled: impl Fn(u32) -> u32) {
         for segs in self.rounds.iter_mut().chain([&mut self.extra, &mut self.delivered]) {
             *segs = rescaled(*segs);

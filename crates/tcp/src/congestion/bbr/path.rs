@@ -1,4 +1,4 @@
-//! The path of a test: its link, its queue, and what is done to segments on it.
+//! The path of a test: its link, its queue, and the faults of segments on it.
 
 use crate::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct Path {
     pub(crate) buffer: u64,
     /// Segments of a million that are lost independently of the queue.
     pub(crate) loss: u64,
-    /// Every so many segments one is lost, unless it is zero.
+    /// One of this many segments is lost, unless it is zero.
     pub(crate) drop_every: u64,
     /// Segments of a million that arrive later than others, and by how much.
     pub(crate) reorder: (u64, Duration),
@@ -32,7 +32,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// So many bits per second, and a queue of so many percent of what the path holds.
+    /// A link of `bits` per second, with a queue of `buffer` percent of the path's volume.
     pub(crate) fn new(bits: u64, rtt: Duration, buffer: u64) -> Path {
         let rate = bits / 8;
         let bdp = (u128::from(rate) * rtt.as_nanos() / 1_000_000_000) as u64;
@@ -75,7 +75,7 @@ impl Path {
         Path { ack_every, ..self }
     }
 
-    /// So many bits per second pass the policer, and bursts of so many bytes.
+    /// A policer that passes `bits` per second, and bursts of `burst` bytes.
     pub(crate) fn with_policer(self, bits: u64, burst: u64) -> Path {
         Path { policer: Some((bits / 8, burst)), ..self }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Phase {
     pub(crate) cause: BbrCause,
     pub(super) begin: Instant,
     end: Instant,
-    /// The rest is of its end, except what says otherwise.
+    /// All other fields are as of its end, unless noted.
     path: Path,
     model: BbrModel,
     /// Segments.
@@ -27,7 +27,7 @@ pub(crate) struct Phase {
     lost: u64,
 }
 
-/// Bounds of a phase, by what it is named.
+/// Bounds of a phase.
 pub(crate) type Range = RangeInclusive<u64>;
 
 /// The expectation of a phase: its state, its cause, and bounds of

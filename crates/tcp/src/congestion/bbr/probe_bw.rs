@@ -43,7 +43,7 @@ pub(super) struct Cycle {
     probe_wait: u64,
     /// `BBR.rounds_since_bw_probe`.
     rounds_since_probe: u32,
-    /// `BBR.bw_probe_samples`: what arrives, or is lost, left while BBR probed.
+    /// `BBR.bw_probe_samples`: the data that arrives, or is lost, left while BBR probed.
     samples: bool,
     ack_phase: AckPhase,
     /// `BBR.bw_probe_up_rounds`.
@@ -70,7 +70,7 @@ impl Cycle {
         self.samples = false;
     }
 
-    /// The flight of a probe ends with what has left.
+    /// The flight of a probe ends with the data sent so far.
     pub(super) fn stop_probe(&mut self) {
         self.ack_phase = AckPhase::ProbeStopping;
     }
@@ -92,7 +92,7 @@ impl Cycle {
         false
     }
 
-    /// Whether what a probe sent has all arrived.
+    /// Whether all data sent in a probe has arrived.
     fn is_probe_over(&self) -> bool {
         self.ack_phase == AckPhase::Init
     }
@@ -215,8 +215,8 @@ impl Bbr {
         self.full_pipe.is_now()
     }
 
-    /// The pacing gain with which that left which arrives now, where BBR sends less than the model
-    /// says in order to let a queue run empty: in DOWN, once what was sent before has arrived.
+    /// The pacing gain with which the data that arrives now has left, if BBR sends less than the
+    /// model allows to let a queue run empty: in DOWN, once earlier data has arrived.
     pub(super) fn gain_of_arrivals(&self) -> u64 {
         match self.state {
             BbrState::ProbeBwDown if self.cycle.is_probe_over() => self.state.pacing_gain(),

@@ -19,12 +19,12 @@ pub(super) struct ProbeRtt {
 }
 
 impl Bbr {
-    /// The window of ProbeRTT: half of what the path holds.
+    /// The window of ProbeRTT: half of the path's volume.
     pub(super) fn probe_rtt_cwnd(&self) -> u32 {
         self.bdp(BbrState::ProbeRtt.cwnd_gain()).max(MIN_PIPE_CWND)
     }
 
-    /// An ACK came: whether a ProbeRTT begins, and what becomes of one.
+    /// An ACK came: begins, continues or ends a ProbeRTT.
     pub(super) fn check_probe_rtt(&mut self, rs: &Rs, window: &mut Window) {
         if self.state != BbrState::ProbeRtt && self.min_rtt.is_probe_due() && !self.idle_restart {
             self.save_cwnd(window.cwnd());

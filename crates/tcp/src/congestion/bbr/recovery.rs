@@ -1,13 +1,13 @@
 //! The window while losses are repaired (draft-ietf-ccwg-bbr, "Modulating cwnd in Loss Recovery"):
 //! packet conservation in the first round trip of fast recovery, a small window after a timeout,
-//! the window of before when it is over.
+//! the previous window when recovery is over.
 //!
-//! Conservation goes less far than the draft's. A flow on a path that loses at random is in
-//! recovery most of the time. If each recovery began with a window of just what is in flight, the
-//! window would stay at what was in flight in ProbeRTT, and would not grow in a probe: the
-//! short-term bounds would then take that for the path. So the window does not go below what the
-//! model says that the path holds, and REFILL and UP do not conserve. Nor does Startup: three
-//! rounds in which the window must not grow would look like a full pipe.
+//! Conservation is weaker than the draft's. A flow on a path that loses at random is in recovery
+//! most of the time. If each recovery began with a window of just the data in flight, the window
+//! would stay at the amount of ProbeRTT, and would not grow in a probe: the short-term bounds would
+//! then mistake that for the path. So the window does not go below the model's volume of the path,
+//! and REFILL and UP do not conserve. Nor does Startup: three rounds in which the window must not
+//! grow would look like a full pipe.
 
 use super::bounds::Bounds;
 use super::state::{BbrCause, BbrState};
@@ -25,7 +25,7 @@ pub(super) enum Recovering {
     /// Fast recovery.
     Fast {
         /// Its first round trip: as much leaves as arrives (`BBR.packet_conservation`), unless BBR
-        /// looks for more.
+        /// probes for more.
         first_round: bool,
     },
     /// After a timeout.
@@ -90,7 +90,7 @@ impl Bbr {
         self.saved.began = self.delivered;
         self.saved.begins = true;
         if self.conserves_packets() {
-            // One for the retransmission, if no ACK says more.
+            // One for the retransmission, if no ACK allows more.
             window.set_cwnd(in_flight.saturating_add(1).max(self.bdp(100)).min(window.cwnd()));
         }
     }
@@ -116,8 +116,8 @@ impl Bbr {
         self.restore_cwnd(window);
     }
 
-    /// Nothing was lost after all ("Recovering from Spurious Losses"): the bounds are as before,
-    /// and so is what BBR was looking for.
+    /// No data was lost ("Recovering from Spurious Losses"): restores the bounds, and the state
+    /// that probed for more.
     pub(super) fn on_undo(&mut self, now: Instant, window: &mut Window) {
         if let Recovering::Fast { first_round } = &mut self.recovering {
             *first_round = false;
@@ -137,8 +137,8 @@ impl Bbr {
         self.restore_cwnd(window);
     }
 
-    /// The window after an ACK of fast recovery: less what is lost, and in its first round trip as
-    /// much as is in flight and what was delivered, or what the path holds if that is more.
+    /// The window after an ACK of fast recovery: less the lost segments. In its first round trip it
+    /// is the data in flight plus the delivered data, or the path's volume if that is more.
     pub(super) fn modulate_cwnd(&mut self, cwnd: u32, rs: &Rs) -> u32 {
         let Recovering::Fast { first_round } = self.recovering else { return cwnd };
         let probes = matches!(self.state, BbrState::ProbeBwRefill | BbrState::ProbeBwUp);
@@ -162,8 +162,8 @@ impl Bbr {
         self.saved.prior_cwnd
     }
 
-    /// Whether as much leaves as arrives, and the model has no say. Where more than was delivered
-    /// has to leave, to see whether the path takes it, the losses of that have their own threshold.
+    /// Whether as much leaves as arrives, independently of the model. If more than the delivered
+    /// amount must leave, to see whether the path takes it, its losses have their own threshold.
     pub(super) fn conserves_packets(&self) -> bool {
         self.recovering == (Recovering::Fast { first_round: true }) && !self.state.is_probing_bw()
     }

@@ -1,6 +1,6 @@
-//! BBR over a bottleneck: which states it goes through, and what comes of it. Rates and round trips
-//! are those of draft-ietf-ccwg-bbr's "Example Test Cases": 64 kbit/s to 10 Gbit/s, less than a
-//! millisecond to a second.
+//! BBR over a bottleneck: its states, and the results. Rates and round trips are those of
+//! draft-ietf-ccwg-bbr's "Example Test Cases": 64 kbit/s to 10 Gbit/s, less than a millisecond to a
+//! second.
 
 use std::vec::Vec;
 
@@ -118,7 +118,7 @@ fn cruise_leaves_no_queue_and_probe_rtt_half_of_the_path() {
     assert_eq!(bench.model().state, Cruise);
 }
 
-/// Of what random loss leaves at 100 ms, BBR takes nine tenths, up to a loss of 1 %.
+/// With random loss at 100 ms, BBR uses nine tenths of the remaining rate, up to a loss of 1 %.
 #[test]
 fn random_loss_does_not_take_the_rate_away() {
     for loss in [1000, 10_000] {

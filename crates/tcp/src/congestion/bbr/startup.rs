@@ -103,7 +103,7 @@ impl Bbr {
         self.rwnd_limited = Some(delivered.wrapping_add(in_flight));
     }
 
-    /// An ACK came: what left while the receiver's window held data back may all be delivered.
+    /// An ACK came: all data that left while the receiver's window held data back may be delivered.
     pub(super) fn forget_rwnd_limit(&mut self, rs: &Rs) {
         let Some(prior) = rs.prior_delivered else { return };
         self.rwnd_limited = self.rwnd_limited.filter(|&until| is_at_or_after(until, prior));
@@ -132,10 +132,10 @@ impl Bbr {
     /// "Exiting Startup Based on Packet Loss": fast recovery has lasted a round trip, in which six
     /// ranges or more were lost, and more than 2 %.
     ///
-    /// Not if the receiver limits what is in flight and no queue has formed: then the flow cannot
+    /// Not if the receiver limits the data in flight and no queue has formed: then the flow cannot
     /// have lost them by filling the path. Such flights are small, six losses of them may be chance
-    /// at 1 %, and the bound that follows takes many seconds to grow back. Where the receiver keeps
-    /// the rate down for good, losses count again.
+    /// at 1 %, and the resulting bound takes many seconds to grow back. If the receiver limits the
+    /// rate permanently, losses count again.
     fn loses_too_much_in_startup(&self, rs: &Rs) -> bool {
         self.loss.ended_with_loss()
             && self.recovering == (Recovering::Fast { first_round: false })
@@ -144,8 +144,8 @@ impl Bbr {
             && !(self.is_rwnd_limited(rs) && self.full_pipe.has_grown_lately())
     }
 
-    /// The path is full: it took what was delivered in the last round trip, or what the model says
-    /// that it holds.
+    /// The path is full: it took the amount delivered in the last round trip, or the model's
+    /// volume.
     pub(super) fn end_startup_with_loss(&mut self, cause: BbrCause) {
         self.full_pipe.set_reached();
         let (_, inflight_latest) = self.loss.latest();

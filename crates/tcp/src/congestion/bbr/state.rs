@@ -20,7 +20,7 @@ pub enum BbrState {
     ProbeBwCruise,
     /// ProbeBW_REFILL: fills the path for one round trip, without the short-term bounds.
     ProbeBwRefill,
-    /// ProbeBW_UP: looks for more bandwidth.
+    /// ProbeBW_UP: probes for more bandwidth.
     ProbeBwUp,
     /// Sends little for a moment, to see how short the round trip is without a queue.
     ProbeRtt,
@@ -88,7 +88,7 @@ pub enum BbrCause {
     ExcessLoss,
     /// An ECN echo, or a full queue below the connection.
     Congestion,
-    /// The data in flight has fallen to what the path holds.
+    /// The data in flight has fallen to the path's volume.
     Drained,
     /// Draining took more than three round trips.
     DrainTooLong,
@@ -141,9 +141,9 @@ pub struct BbrModel {
     pub bw: u64,
     /// `BBR.min_rtt` in microseconds; none before the first sample.
     pub min_rtt_us: Option<NonZeroU32>,
-    /// `BBR.inflight_longterm` in segments, if there is such a bound.
+    /// `BBR.inflight_longterm` in segments, if there is one.
     pub inflight_longterm: Option<NonZeroU32>,
-    /// `BBR.inflight_shortterm` in segments, if there is such a bound.
+    /// `BBR.inflight_shortterm` in segments, if there is one.
     pub inflight_shortterm: Option<NonZeroU32>,
     /// The congestion window in segments.
     pub cwnd: u32,

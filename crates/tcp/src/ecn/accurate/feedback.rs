@@ -100,12 +100,12 @@ impl Feedback {
         self.balance -= i64::from(u16::MAX);
     }
 
-    /// Whether this ACE field says something new.
+    /// Whether this ACE field reports something new.
     pub(super) fn is_new(&self, ace: u8) -> bool {
         self.new_marks(ace) > 0
     }
 
-    /// CE packets that this ACE field says are new, modulo 8.
+    /// New CE packets reported by this ACE field, modulo 8.
     fn new_marks(&self, ace: u8) -> u32 {
         u32::from(ace).wrapping_sub(self.cep) % CYCLE
     }

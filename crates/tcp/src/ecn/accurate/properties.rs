@@ -16,7 +16,7 @@ const MSS: u32 = 1000;
 enum Fate {
     Arrives,
     IsLost,
-    /// So many ACKs overtake it.
+    /// This many ACKs overtake it.
     IsOvertaken(usize),
 }
 
@@ -37,7 +37,7 @@ fn fates() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// The ACKs of packets with these marks, if one is sent for every so many packets.
+/// The ACKs of packets with these marks, if one is sent for `every` packets.
 fn acks(marks: &[bool], every: usize, options: bool) -> Vec<Ack> {
     let mut received = Received::new();
     let mut acks = Vec::new();

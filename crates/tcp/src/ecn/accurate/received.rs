@@ -9,7 +9,8 @@ use crate::time::{Instant, Nanos};
 
 /// r.cep and s.cep begin here (section 3.2.1), so that an ACE field of zero is seldom a true one.
 pub(crate) const FIRST_CEP: u32 = 5;
-/// r.e0b, r.e1b and what they are compared with begin here, so that a zero was written on the way.
+/// r.e0b, r.e1b and the values that they are compared with begin here, so a zero was written by a
+/// middlebox.
 pub(crate) const FIRST_BYTES: u32 = 1;
 /// An option is due when a counter has grown by so much: well below half of its range.
 const MOST_UNREPORTED: u32 = 1 << 22;
@@ -96,8 +97,8 @@ impl Received {
         self.count_bytes(codepoint, len);
     }
 
-    /// It came again. The last one is what we report (section 3.1.5), and however many were marked,
-    /// one counts (section 3.2.2.2).
+    /// It came again. We report the last one (section 3.1.5), and of several marked ones only one
+    /// counts (section 3.2.2.2).
     pub(super) fn on_handshake_again(&mut self, codepoint: Ecn) {
         self.handshake = codepoint;
         if codepoint == Ecn::Ce && !core::mem::replace(&mut self.handshake_counts, true) {
@@ -105,8 +106,8 @@ impl Received {
         }
     }
 
-    /// It was a SYN-ACK: the next ACK, if it has no data, says with which codepoint it came. An
-    /// option shows the peer whether the path lets it through.
+    /// It was a SYN-ACK: the next ACK, if it has no data, reports its codepoint. An option shows
+    /// the peer whether the path lets it through.
     pub(super) fn answer_syn_ack(&mut self) {
         self.answers = true;
         self.due = 1;
@@ -151,7 +152,7 @@ impl Received {
         if bare && self.answers { self.handshake_ace() } else { (self.cep & 7) as u8 }
     }
 
-    /// The ACE field of what answers the peer's SYN or SYN-ACK.
+    /// The ACE field of the answer to the peer's SYN or SYN-ACK.
     pub(super) fn handshake_ace(&self) -> u8 {
         handshake_ace(self.handshake)
     }

@@ -1,4 +1,4 @@
-//! An open with Fast Open, from the SYN to what the peer makes of it.
+//! An open with Fast Open, from the SYN to its outcome.
 
 use alloc::boxed::Box;
 
@@ -117,7 +117,7 @@ impl Connection {
     }
 
     /// A SYN-ACK has established the connection. Returns whether data of the SYN must be
-    /// retransmitted, in which case what the SYN-ACK itself carries is not taken.
+    /// retransmitted, in which case data of the SYN-ACK itself is not accepted.
     pub(crate) fn on_fast_open_syn_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
         let again = self.snd.recovery().total_retrans() > 0;
         let unacked = self.snd.has_outstanding();
@@ -156,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// The data of the SYN is lost, which says nothing about congestion.
+    /// The data of the SYN is lost, which is no sign of congestion.
     fn resend_syn_data(&mut self, cx: &Context) {
         let parts = self.conn_parts(cx);
         self.snd.on_syn_data_refused(cx, &parts);
@@ -172,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// A SYN-ACK acknowledges what was not sent: a reset answers it, and the SYN follows soon.
+    /// A SYN-ACK acknowledges data that was not sent: a reset answers it, and the SYN follows soon.
     pub(crate) fn hurry_syn(&mut self, cx: &Context) {
         if self.handshake.retries == 0 && self.timers.is_armed(Timer::Retransmit) {
             self.timers.arm(Timer::Retransmit, cx.now + BAD_SYN_ACK_RTO);
@@ -180,7 +180,7 @@ impl Connection {
     }
 }
 
-/// Copies what fits into `room` bytes.
+/// Copies the part that fits into `room` bytes.
 fn copy_syn_data(pool: &Pool, parts: &[&[u8]], room: usize) -> Slices {
     let asked = parts.iter().map(|part| part.len()).sum::<usize>();
     let mut payload = Slices::new();

@@ -126,7 +126,7 @@ impl Run<'_> {
     /// unless a timestamp shows that it was not.
     fn take_count(&mut self) {
         let Marks::Counted(count) = self.facts.marks else { return };
-        // Without SACK, duplicates stand for what arrives.
+        // Without SACK, duplicates count as arrivals.
         let duplicates = if self.conn.sack { 0 } else { self.duplicates() };
         let delivered = self.facts.delivered.max(duplicates);
         if delivered == 0 && !self.facts.advanced && !count.newer {
@@ -164,7 +164,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a DSACK that the ACK brings. Returns it if it is believed.
+    /// Takes a DSACK that the ACK brings. Returns it if it is plausible.
     fn take_dsack(&mut self, ack: &AckView) -> Option<SackBlock> {
         let (cx, conn) = (self.cx, self.conn);
         let block = dsack(ack.blocks, ack.ack)?;

@@ -21,7 +21,7 @@ pub(super) enum Marks {
 }
 
 impl Run<'_> {
-    /// *Settle*: the state follows from what is outstanding.
+    /// *Settle*: derives the state from the outstanding data.
     pub(super) fn settle(&mut self) {
         let board = &self.flight.board;
         let quiet = board.sacked_out() == 0 && board.lost_out() == 0 && !board.any_retrans_done();
@@ -171,7 +171,7 @@ impl Run<'_> {
         self.queue_cwr();
     }
 
-    /// The state has become Loss, and what is lost leaves.
+    /// The state has become Loss, and lost data leaves.
     fn begin_loss(&mut self, frto: bool) {
         self.rec.recovery_point = self.conn.nxt;
         self.rec.frto = frto;
@@ -260,8 +260,8 @@ impl Run<'_> {
 }
 
 impl Recovery {
-    /// The path's MTU went down, and with it the MSS that `conn` shows: what is too large for it is
-    /// lost, and says nothing about congestion (RFC 1191, section 6.4).
+    /// The path's MTU went down, and with it the MSS in `conn`: segments that are too large for it
+    /// are lost, which is no sign of congestion (RFC 1191, section 6.4).
     pub(crate) fn on_mss_lowered(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
         flight.cc.on_event(Event::Mss(conn.smss));
         let mut run = Run::new(cx, conn, self, flight);
@@ -271,8 +271,8 @@ impl Recovery {
         run.finish();
     }
 
-    /// The SYN-ACK left out data of our SYN (RFC 7413, section 4.2.2): that is lost, and says
-    /// nothing about congestion.
+    /// The SYN-ACK did not acknowledge data of our SYN (RFC 7413, section 4.2.2): that is lost,
+    /// which is no sign of congestion.
     pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
         let mut run = Run::new(cx, conn, self, flight);
         run.flight.board.mark_all_lost(LossKind::NoCongestion);
@@ -281,7 +281,7 @@ impl Recovery {
         run.finish();
     }
 
-    /// The SYN-ACK of an early connection leaves for the third time: what followed it is lost (RFC
+    /// The SYN-ACK of an early connection leaves for the third time: the data after it is lost (RFC
     /// 7413). It is retransmitted when the handshake has ended.
     pub(crate) fn on_third_syn_ack(
         &mut self,
@@ -297,8 +297,8 @@ impl Recovery {
         TimerEffects { cwr: run.finish(), ..TimerEffects::default() }
     }
 
-    /// The handshake of an early connection has ended: its timeouts do not count any more, and what
-    /// is in flight has its own timer. Until then the timer was that of the SYN-ACK.
+    /// The handshake of an early connection has ended: its timeouts do not count any more, and the
+    /// data in flight has its own timer. Until then the timer was that of the SYN-ACK.
     pub(crate) fn on_early_handshake_done(
         &mut self,
         cx: &Context,

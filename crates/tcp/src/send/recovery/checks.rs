@@ -8,8 +8,8 @@ use crate::time::Nanos;
 /// The position of an ACK's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckNumber {
-    /// It acknowledges what was never sent, or is older than any ACK under way can be. It gets a
-    /// challenge ACK and is dropped (RFC 5961, section 5.2).
+    /// It acknowledges data that was never sent, or is older than any ACK in transit can be. It
+    /// gets a challenge ACK and is dropped (RFC 5961, section 5.2).
     Unbelievable,
     /// It is below SND.UNA: an ACK that another one has overtaken.
     Old,

@@ -99,7 +99,7 @@ impl Recovery {
     }
 
     /// The queue below was full, and a packet of that kind did not leave (section 4, "Events that
-    /// are not ACKs"). Returns what becomes of CWR.
+    /// are not ACKs"). Returns the treatment of CWR.
     pub(crate) fn on_refused(
         &mut self,
         cx: &Context,

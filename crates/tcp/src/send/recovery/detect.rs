@@ -62,8 +62,9 @@ impl Run<'_> {
         }
     }
 
-    /// After a timeout: the front, and what left at least RACK.rtt ago (RFC 8985, section 6.3);
-    /// everything without SACK, or if the peer has taken back what it SACKed (RFC 2018, section 8).
+    /// After a timeout: the front, and segments that left at least RACK.rtt ago (RFC 8985, section
+    /// 6.3); everything without SACK, or if the peer has taken back what it SACKed (RFC 2018,
+    /// section 8).
     pub(super) fn mark_lost_by_timeout(&mut self) {
         let (now, rtt, sack) = (self.cx.now, self.rec.rack.rtt(), self.conn.sack);
         if self.flight.board.on_timeout(|sent_at| !sack || now.nanos_since(sent_at) >= rtt) {

@@ -1,11 +1,11 @@
 //! Whether the peer is given up (RFC 9293 section 3.8.3, RFC 5482; section 11 of
 //! docs/recovery.md).
 //!
-//! `tcp_retries2` is a number of timeouts, but what counts is the time that so many timeouts would
-//! take if they began at 200 ms, as on Linux: a connection whose own bound is lower
+//! `tcp_retries2` is a number of timeouts. The limit is the time that this many timeouts would take
+//! if they began at 200 ms, as on Linux: a connection with a lower bound of its own
 //! (TCP_RTO_MIN_US) must not be given up within milliseconds. RFC 9293's R1 is `tcp_retries1` in
-//! the same way: what it leads to is a look for black holes of long packets, since there is no next
-//! hop to look for.
+//! the same way. It leads to a check for black holes of long packets, since there is no other next
+//! hop to try.
 
 use super::rto_bounds::RtoBounds;
 use super::view::ConnView;

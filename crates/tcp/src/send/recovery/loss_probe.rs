@@ -24,7 +24,7 @@ pub(crate) enum Probe {
 struct Out {
     /// TLP.end_seq.
     end_seq: SeqNum,
-    /// TLP.is_retrans says [`Probe::Old`].
+    /// TLP.is_retrans is [`Probe::Old`].
     kind: Probe,
     /// Its [`ProbeFlight`], in the bytes that the kind leaves: more segments than a number of two
     /// bytes holds are as many as that.
@@ -112,7 +112,8 @@ impl LossProbe {
         self.out = None;
     }
 
-    /// An ACK came (RFC 8985, section 7.4). Returns what the probe left with if it repaired a loss.
+    /// An ACK came (RFC 8985, section 7.4). Returns the state with which the probe left if it
+    /// repaired a loss.
     #[inline]
     pub(super) fn on_ack(&mut self, ack: ProbeAck) -> Option<ProbeFlight> {
         let out = self.out.filter(|out| out.end_seq <= ack.ack)?;

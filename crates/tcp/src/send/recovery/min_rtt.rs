@@ -74,7 +74,7 @@ mod tests {
 
     const WINDOW: Nanos = Nanos::from_secs(300);
 
-    /// Takes samples of (second, milliseconds), and returns what is least after the last of them.
+    /// Takes samples of (second, milliseconds), and returns the minimum after the last of them.
     fn least(samples: &[(u64, u64)]) -> u64 {
         let mut least = MinRtt::new();
         for &(second, millis) in samples {

@@ -348,7 +348,7 @@ impl Recovery {
         self.rtt = RttEstimator::new();
     }
 
-    /// Checks what must hold between two calls.
+    /// Checks the invariants between two calls.
     pub(crate) fn check_invariants(&self, board: &Scoreboard) {
         assert!(
             !board.is_empty() || self.deadline().is_none(),

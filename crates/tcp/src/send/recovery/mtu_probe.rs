@@ -24,8 +24,8 @@ impl Run<'_> {
         self.conn.mtu_probe.filter(|probe| probe.start == self.facts.una)
     }
 
-    /// Something is lost, and first of all the probe: that says how long a packet may be, and
-    /// nothing about congestion.
+    /// A segment is lost, and first of all the probe: that shows the limit of a packet's length,
+    /// and is no sign of congestion.
     pub(super) fn fail_mtu_probe(&mut self) {
         self.cx.counters.bump(Counter::TcpMtupFail);
         self.facts.mtu_probe = Some(ProbeOutcome::TooLong);

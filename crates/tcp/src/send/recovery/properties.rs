@@ -1,4 +1,4 @@
-//! Random exchanges: what must hold after every call, and pipe and the sums of the scoreboard
+//! Random exchanges: the invariants after every call, and pipe and the sums of the scoreboard
 //! against a naive count.
 
 use std::vec::Vec;
@@ -14,7 +14,7 @@ use crate::testing::under_miri;
 enum Step {
     Write(u32),
     Wait(u64),
-    /// The peer acknowledges so many segments beyond SND.UNA, and SACKs blocks of them.
+    /// The peer acknowledges this many segments beyond SND.UNA, and SACKs blocks of them.
     Ack {
         advance: u32,
         blocks: Vec<(u32, u32)>,
@@ -139,8 +139,8 @@ proptest! {
         }
     }
 
-    /// A network that loses what it likes, and a receiver that keeps to RFC 2018: everything
-    /// arrives in the end.
+    /// A network with arbitrary losses, and a receiver that follows RFC 2018: everything arrives in
+    /// the end.
     #[test]
     fn everything_arrives(
         sack in any::<bool>(),

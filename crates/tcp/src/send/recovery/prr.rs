@@ -1,8 +1,8 @@
 //! Proportional rate reduction (RFC 9937, RFC 6937 section 3; section 5 of docs/recovery.md).
 //!
-//! A reduction brings cwnd down to ssthresh in the course of a round trip: so many segments leave
-//! for those that arrive. All figures are wire segments. RFC 9937 takes RecoverFS from what is in
-//! flight; here it is cwnd.
+//! A reduction brings cwnd down to ssthresh in the course of a round trip: a share of segments
+//! leaves for those that arrive. All figures are wire segments. RFC 9937 derives RecoverFS from the
+//! data in flight; here it is cwnd.
 
 /// The variables of one reduction.
 #[derive(Clone, Copy, Debug, Default)]

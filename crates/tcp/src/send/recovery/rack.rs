@@ -1,8 +1,8 @@
-//! RACK: what is lost, by time (RFC 8985 section 6; section 7 of docs/recovery.md).
+//! RACK: loss detection by time (RFC 8985 section 6; section 7 of docs/recovery.md).
 //!
-//! A segment is lost if something that left after it was delivered, and a round trip and the
-//! reordering window have passed since it left. This file has the variables and the window; the
-//! scoreboard finds the segments.
+//! A segment is lost if a later one was delivered, and a round trip and the reordering window have
+//! passed since it left. This file has the variables and the window; the scoreboard finds the
+//! segments.
 
 use super::super::scoreboard::{SentRange, XmitOrder};
 use crate::config::Config;
@@ -76,7 +76,7 @@ impl Rack {
         self.pending = true;
     }
 
-    /// A reduction was undone: the next detection looks at all ranges again.
+    /// A reduction was undone: the next detection checks all ranges again.
     pub(super) fn on_undo(&mut self) {
         self.pending = true;
     }
@@ -86,7 +86,7 @@ impl Rack {
         core::mem::take(&mut self.pending)
     }
 
-    /// RACK.rtt: a timeout takes for lost what left so long ago.
+    /// RACK.rtt: on a timeout, segments that left this long ago are considered lost.
     pub(super) fn rtt(&self) -> Nanos {
         self.rtt
     }
@@ -114,8 +114,9 @@ impl Rack {
         self.dsack = true;
     }
 
-    /// Adapts the window after an ACK (RFC 8985, section 6.2, step 4). `prior` is how much had been
-    /// delivered when that left which left last of what the ACK delivers; `delivered` is now.
+    /// Adapts the window after an ACK (RFC 8985, section 6.2, step 4). `prior` is the amount that
+    /// had been delivered when the latest of the delivered segments left; `delivered` is the
+    /// present amount.
     pub(super) fn adapt(&mut self, prior: Option<u32>, delivered: u32, config: &Config) {
         let Some(prior) = prior.filter(|&prior| prior != 0) else { return };
         if config.tcp_recovery & STATIC_WINDOW != 0 {
@@ -138,7 +139,7 @@ impl Rack {
         self.persistence = self.persistence.saturating_sub(1);
     }
 
-    /// Checks what must always hold.
+    /// Checks the invariants.
     pub(super) fn check_invariants(&self) {
         assert!(self.mult >= 1, "the reordering window is a quarter at least");
         assert!(self.persistence <= PERSISTENCE);

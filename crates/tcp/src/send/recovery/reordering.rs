@@ -27,7 +27,7 @@ impl Reordering {
         self.seen
     }
 
-    /// Something arrived `distance` bytes below what had arrived before.
+    /// Data arrived `distance` bytes below data that had arrived before.
     pub(super) fn on_late_bytes(&mut self, distance: u32, mss: u32, config: &Config) {
         self.seen = self.seen.saturating_add(1);
         let mss = mss.max(1);
@@ -42,7 +42,7 @@ impl Reordering {
         self.set(outstanding, config);
     }
 
-    /// A timeout: what is SACKed was no reordering.
+    /// A timeout: the SACKed segments were not reordered.
     pub(super) fn on_timeout(&mut self, config: &Config) {
         self.dup_thresh = self.dup_thresh.min(u16::from(config.tcp_reordering).max(1));
     }

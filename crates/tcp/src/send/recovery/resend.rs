@@ -12,8 +12,8 @@ use crate::counters::Counter;
 use crate::serial::Serial;
 
 impl Recovery {
-    /// Whether there may be something to be retransmitted, so that
-    /// [`next_retransmission`](Self::next_retransmission) is worth asking.
+    /// Whether there may be data to retransmit, so that
+    /// [`next_retransmission`](Self::next_retransmission) is worthwhile.
     pub(crate) fn may_send_again(&mut self, board: &Scoreboard) -> bool {
         self.waits_below = false;
         self.probe.due() == Some(Probe::Old) || board.lost_out() > 0
@@ -91,7 +91,7 @@ impl Run<'_> {
         }
     }
 
-    /// A range that is less than a segment is joined with what follows it.
+    /// Joins a range of less than a segment with the data after it.
     fn join_small(&mut self, range: SentRange, limit: u32) -> SentRange {
         if self.conn.urgent || range.data_len() >= self.conn.smss() {
             return range;

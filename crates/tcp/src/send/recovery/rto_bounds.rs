@@ -19,7 +19,7 @@ impl RtoBounds {
     }
 }
 
-/// The bounds that a socket was given, in microseconds; 0 is as the settings say.
+/// The bounds set for a socket, in microseconds; 0 selects the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnRtoBounds {
     min: u32,
@@ -34,7 +34,7 @@ impl OwnRtoBounds {
         OwnRtoBounds::new(options.route.rto_min.or(options.rto_min), options.rto_max)
     }
 
-    /// `None`, and zero, are as the settings say.
+    /// `None`, and zero, select the settings.
     pub(crate) fn new(min: Option<Duration>, max: Option<Duration>) -> OwnRtoBounds {
         let micros = |time: Option<Duration>| {
             let nanos = time.map_or(0, |time| Nanos::from(time).as_nanos());

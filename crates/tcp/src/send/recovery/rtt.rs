@@ -27,7 +27,7 @@ struct Estimate {
     srtt_x8: u64,
     /// 4 MDEV in nanoseconds.
     mdev_x4: u64,
-    /// V in nanoseconds: what the RTO adds to SRTT.
+    /// V in nanoseconds, which the RTO adds to SRTT.
     variation: u64,
     /// Vmax: the most that 4 MDEV was in this round trip, `tcp_rto_min` at least.
     variation_max: u64,
@@ -182,7 +182,7 @@ impl RttEstimator {
         self.backoff = self.backoff.saturating_sub(1);
     }
 
-    /// Checks what must always hold.
+    /// Checks the invariants.
     pub(super) fn check_invariants(&self) {
         assert!(self.backoff <= MAX_BACKOFF);
     }
@@ -200,7 +200,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// An estimator that has seen samples of so many milliseconds, each acknowledging a round.
+    /// An estimator after samples in milliseconds, each acknowledging a round.
     fn after(samples: &[u64]) -> RttEstimator {
         let mut rtt = RttEstimator::new();
         for (index, &millis) in samples.iter().enumerate() {
@@ -223,7 +223,7 @@ mod tests {
             (&[], 1_000_000, "before a sample"),
             (&[50], 250_000, "SRTT and 200 ms at least"),
             (&[500], 1_500_000, "the first sample is its own variation twice over"),
-            // SRTT 500: err 0, 4 MDEV = 1000 - 250; V falls by a quarter of what is above Vmax,
+            // SRTT 500: err 0, 4 MDEV = 1000 - 250; V falls by a quarter of the excess over Vmax,
             // which was 1000 in the first round and is 200 from then on.
             (&[500, 500], 1_500_000, "V does not fall in the round of the first sample"),
             // Round three: 4 MDEV = 563, Vmax = 563, V = 1000 - 437/4.

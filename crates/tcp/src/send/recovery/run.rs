@@ -1,4 +1,4 @@
-//! One call: what it works on, and what is known of the ACK that it is about.
+//! One call: its working state, and the known properties of its ACK.
 
 use plimsoll_wire::SeqNum;
 
@@ -13,7 +13,7 @@ use crate::time::Nanos;
 /// The contents of a DSACK of the ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BelievedDsack {
-    /// There was none, or it was not believed.
+    /// There was none, or it was not plausible.
     #[default]
     None,
     /// It names a loss probe.
@@ -37,9 +37,9 @@ pub(super) struct Facts {
     pub(super) una: SeqNum,
     /// SND.UNA moved.
     pub(super) advanced: bool,
-    /// It is a duplicate, and counts for so many.
+    /// It is a duplicate, and this is its count.
     pub(super) duplicates: Option<u32>,
-    /// It says that the path is congested.
+    /// It reports congestion (ECE).
     pub(super) ece: bool,
     /// The marks that it reports.
     pub(super) marks: Marks,
@@ -54,7 +54,7 @@ pub(super) struct Facts {
     /// Segments that it delivers.
     pub(super) delivered: u32,
     pub(super) newest: Option<Newest>,
-    /// The RTT sample of what left last of what it covers, if it gave one.
+    /// The RTT sample of the latest segment that it covers, if it gave one.
     pub(super) newest_rtt: Option<Nanos>,
     /// The outcome of the path MTU probe.
     pub(super) mtu_probe: Option<ProbeOutcome>,
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         Run { cx, conn, rec, flight, facts, cwr: None }
     }
 
-    /// Notes what the segment itself says.
+    /// Reads the values of the segment itself.
     pub(super) fn read(&mut self, ack: &AckView) {
         let facts = &mut self.facts;
         facts.una = self.conn.una.max(ack.ack);
@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
         self.lost_again() > 0
     }
 
-    /// The call is over: counts what it has found. Returns what becomes of CWR.
+    /// The call is over: counts its results. Returns the treatment of CWR.
     pub(super) fn finish(&self) -> Option<Cwr> {
         self.cx.counters.add(Counter::TcpLostRetransmit, self.lost_again().into());
         self.cwr
@@ -161,8 +161,8 @@ impl<'a> Run<'a> {
             && rec.undo.is_delayed(self.conn, facts.una, facts.tsecr, rec.recovery_point)
     }
 
-    /// Without SACK, all up to RecoveryPoint is acknowledged and nothing beyond it: later
-    /// duplicates may still be about what was retransmitted (RFC 6582).
+    /// Without SACK, everything up to RecoveryPoint is acknowledged and nothing beyond it: later
+    /// duplicates may still be about retransmitted data (RFC 6582).
     pub(super) fn must_stay(&self) -> bool {
         !self.conn.sack && self.facts.una == self.rec.recovery_point
     }

@@ -1,7 +1,7 @@
 //! The tables of section 4 of docs/recovery.md, row by row.
 //!
-//! Rows are taken from top to bottom. A row applies if its guard holds; what follows then is what
-//! its effect says. A name is that of the row on the page.
+//! Rows are taken from top to bottom. A row applies if its guard is true; its effect determines the
+//! continuation. A name is that of the row on the page.
 
 use super::actions::Marks;
 use super::run::Run;
@@ -71,7 +71,8 @@ impl Run<'_> {
         }
     }
 
-    /// The sign of rows R1 to R3: an ACK of a part answers what left before the first copy.
+    /// The sign of rows R1 to R3: an ACK of a part answers a copy that left before the first
+    /// retransmission.
     fn is_delayed_part(&self) -> bool {
         self.facts.advanced && self.is_delayed()
     }

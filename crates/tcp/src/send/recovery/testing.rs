@@ -185,7 +185,7 @@ impl Sender {
         core::mem::take(&mut self.rows)
     }
 
-    /// So many milliseconds pass.
+    /// `millis` milliseconds pass.
     pub(super) fn wait(&mut self, millis: u64) {
         self.now += Nanos::from_millis(millis);
     }
@@ -209,7 +209,7 @@ impl Sender {
         seq.since(ISS)
     }
 
-    /// The application writes, and what may leave does.
+    /// The application writes, and the data that may leave does.
     pub(super) fn write(&mut self, bytes: u32) -> Vec<String> {
         self.conn.unsent += bytes;
         self.output()
@@ -244,7 +244,7 @@ impl Sender {
         effects
     }
 
-    /// An ACK comes, and what may leave does.
+    /// An ACK comes, and the data that may leave does.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> Vec<String> {
         self.take(ack);
         self.output()
@@ -259,13 +259,13 @@ impl Sender {
         effects
     }
 
-    /// The same, and what may leave does.
+    /// The same, and the data that may leave does.
     pub(super) fn on_timer(&mut self) -> Vec<String> {
         self.fire();
         self.output()
     }
 
-    /// Lets leave what may: `R` what is lost, `P` a probe that is old data, `N` new data.
+    /// Sends the data that may leave: `R` lost data, `P` a probe of old data, `N` new data.
     pub(super) fn output(&mut self) -> Vec<String> {
         let mut left = Vec::new();
         loop {

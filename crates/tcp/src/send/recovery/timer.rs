@@ -1,4 +1,4 @@
-//! The timer of retransmission: what it waits for, and what happens when it fires (section 10 of
+//! The retransmission timer: the event that it waits for, and its effect (section 10 of
 //! docs/recovery.md, section 4 "Events that are not ACKs", section 8).
 
 use super::loss_probe::{Probe, pto};
@@ -12,14 +12,14 @@ use crate::time::{Instant, Nanos};
 /// A deadline that has passed is this far ahead.
 const SOON: Nanos = Nanos::from_micros(1);
 
-/// A front that is still below us is looked at again after this time at the latest, and one that
-/// the queue below refuses after just this time.
+/// A front that is still below is checked again after this time at the latest, and one that the
+/// queue below refuses after just this time.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(500);
 
 /// The least wait for a peer that has SACKed the front and not acknowledged it.
 const RENEGING_WAIT: Nanos = Nanos::from_millis(10);
 
-/// The bits of `tcp_early_retrans` that ask for probes.
+/// The values of `tcp_early_retrans` that enable probes.
 const PROBES: core::ops::RangeInclusive<u8> = 3..=4;
 
 /// The event that the timer waits for.
@@ -202,7 +202,7 @@ impl Run<'_> {
         effects
     }
 
-    /// The queue below refuses what the timeout retransmits: nothing is known of the path, so that
+    /// The queue below refuses the timeout's retransmission: nothing is known about the path, so
     /// the timeout does not back off, and fires again soon.
     pub(super) fn hold_back_timeout(&mut self) {
         if core::mem::take(&mut self.rec.timed_out) {
@@ -233,7 +233,7 @@ impl Run<'_> {
         (!self.is_left_out(last)).then_some(Probe::Old)
     }
 
-    /// Whether the peer's window takes a segment of what was never sent.
+    /// Whether the peer's window takes a segment of unsent data.
     fn new_segment_fits(&self) -> bool {
         let conn = self.conn;
         let end = conn.window_end(self.facts.una);

@@ -1,4 +1,4 @@
-//! Whether a reduction was needed, and what is put back if it was not (section 6 of
+//! Whether a reduction was needed, and the values to restore if it was not (section 6 of
 //! docs/recovery.md).
 //!
 //! Two signs are here. *All named*: DSACKs have named every copy that was retransmitted (RFC 3708).
@@ -17,7 +17,7 @@ pub(super) struct Undo {
     point: Option<SeqNum>,
     /// UndoRetrans: retransmitted segments that no DSACK has named, once there was one.
     retrans: Option<u32>,
-    /// UndoSsthresh: what an undo restores; 0 is nothing.
+    /// UndoSsthresh: the value that an undo restores; 0 means none.
     ssthresh: u32,
     /// FirstRetrans: when the first retransmission of the episode left.
     first_retrans: Option<Instant>,

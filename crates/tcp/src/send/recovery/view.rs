@@ -52,7 +52,7 @@ pub(crate) struct ConnView {
     pub(crate) unsent_fin: bool,
     /// Urgent data is outstanding.
     pub(crate) urgent: bool,
-    /// How long what leaves next has to wait, if the connection is paced; else zero.
+    /// The wait of the next packet, if the connection is paced; otherwise zero.
     pub(crate) pacing_delay: Nanos,
     /// The connection is paced.
     pub(crate) paced: bool,
@@ -188,7 +188,7 @@ pub(crate) struct Departure {
 pub(crate) enum NextRetransmission {
     /// Nothing.
     None,
-    /// Something whose last copy is still below us. New data may leave before it.
+    /// Data whose last copy is still below. New data may leave before it.
     Below,
     /// This range, which new data does not overtake.
     Lost {

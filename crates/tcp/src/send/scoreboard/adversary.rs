@@ -11,13 +11,12 @@ use crate::testing::under_miri;
 use plimsoll_wire::tcp::SackBlock;
 
 const ISS: SeqNum = SeqNum(u32::MAX - 100_000);
-/// The least MSS that a peer may announce, and so many segments of it.
+/// The least MSS that a peer may announce, and the number of such segments.
 const MSS: u32 = 48;
 const COUNT: u32 = under_miri(16_384, 64);
 /// Segments of a super-segment.
 const SUPER: u32 = under_miri(1024, 16);
-/// Ranges that an ACK may look at for each SACK block and for each segment of which something new
-/// is known.
+/// Ranges that an ACK may visit for each SACK block and for each segment with new information.
 const EACH: u64 = 8;
 
 /// A scoreboard of which every ACK is measured.
@@ -61,7 +60,7 @@ impl Measured {
         (self.board.visited() - before, u64::from(outcome.delivered.segs + lost))
     }
 
-    /// The same, with the check that it costs what it may.
+    /// The same, with the check of its maximum cost.
     #[track_caller]
     fn measure(&mut self, blocks: &[SackBlock], late: u64) {
         let (visited, news) = self.ack(blocks, late);

@@ -11,8 +11,7 @@ use crate::time::Instant;
 pub(crate) trait Arrivals {
     /// SND.NXT when the phase of recovery began.
     fn high_seq(&self) -> SeqNum;
-    /// Whether the ACK shows that what arrived was an earlier copy of a range that was
-    /// retransmitted.
+    /// Whether the ACK shows that an earlier copy of a retransmitted range arrived.
     fn is_spurious(&self, range: &SentRange) -> bool;
     /// A range has arrived (RFC 8985, section 6.2, step 2).
     fn on_delivered(&mut self, range: &SentRange);
@@ -38,7 +37,7 @@ pub(crate) struct Delivered {
     /// When the first and the last of those that were acked were sent, if they were neither SACKed
     /// nor retransmitted.
     pub(crate) acked_sent: Option<(Instant, Instant)>,
-    /// The same for what was SACKed.
+    /// The same for SACKed data.
     pub(crate) sacked_sent: Option<(Instant, Instant)>,
     /// SACK covered something new.
     pub(crate) sacked: bool,
@@ -46,7 +45,7 @@ pub(crate) struct Delivered {
     pub(crate) retransmitted: bool,
     /// One of those that were never retransmitted, and left before the phase of recovery began.
     pub(crate) original: bool,
-    /// The lowest number of what was never retransmitted.
+    /// The lowest number of data that was never retransmitted.
     pub(crate) late: Option<SeqNum>,
 }
 

@@ -74,11 +74,11 @@ pub(crate) struct Resent {
     pub(crate) counted: bool,
 }
 
-/// Sent and not yet acknowledged ranges, and what is known of each.
+/// Sent and not yet acknowledged ranges, and the state of each.
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
     ranges: Ranges,
-    /// Without SACK: segments that duplicate ACKs say have arrived.
+    /// Without SACK: segments that have arrived by the count of duplicate ACKs.
     dup_count: u32,
     lost: LostSums,
     /// The rate at which the path delivers.
@@ -195,13 +195,13 @@ impl Scoreboard {
         }
     }
 
-    /// Bytes of heap held beyond what every connection may keep.
+    /// Bytes of heap held beyond the amount that every connection may keep.
     pub(crate) fn charge(&self) -> usize {
         self.ranges.charge()
     }
 
-    /// Appends what has just left for the first time. `range.end` is one beyond the data if a FIN
-    /// left with it.
+    /// Appends data that has just left for the first time. `range.end` is one beyond the data if a
+    /// FIN left with it.
     pub(crate) fn on_sent(&mut self, range: SentRange) {
         debug_assert!(self.back().is_none_or(|last| last.end == range.start && !last.fin));
         if self.is_empty() {
@@ -218,7 +218,7 @@ impl Scoreboard {
         self.rate.on_ack(ack, self.lost.congestion)
     }
 
-    /// The application limits what is in flight, after `delivered` segments were delivered, if
+    /// The application limits the data in flight, after `delivered` segments were delivered, if
     /// nothing waits to be retransmitted.
     pub(crate) fn mark_app_limited(&mut self, delivered: u32) {
         if self.lost_out() <= self.retrans_out() {
@@ -226,7 +226,7 @@ impl Scoreboard {
         }
     }
 
-    /// Whether the application limits what is in flight.
+    /// Whether the application limits the data in flight.
     pub(crate) fn is_app_limited(&self) -> bool {
         self.rate.is_app_limited()
     }
@@ -331,9 +331,8 @@ impl Scoreboard {
         (segs, first)
     }
 
-    /// Lets what follows the range that begins at `start` join it, up to `room` bytes, as long as
-    /// nothing of it is SACKed or still below us, which is what is later than `completed`. Returns
-    /// the range.
+    /// Joins the data after the range that begins at `start` to it, up to `room` bytes, as long as
+    /// none of it is SACKed or still below, that is, later than `completed`. Returns the range.
     pub(crate) fn collapse(
         &mut self,
         start: SeqNum,

@@ -34,8 +34,8 @@ pub(crate) struct SentRange {
     pub(crate) fin: bool,
     /// A write ended with MSG_EOR here: nothing joins it when it is retransmitted.
     pub(crate) eor: bool,
-    /// It is a probe of the path MTU: its loss says how long a packet may be, and nothing about
-    /// congestion.
+    /// It is a probe of the path MTU: its loss shows the limit of a packet's length, and is no sign
+    /// of congestion.
     pub(crate) mtu_probe: bool,
     /// Wire segments that had been delivered when it left last (`P.delivered`).
     pub(crate) delivered: u32,
@@ -132,7 +132,7 @@ impl SentRange {
         self.data_len().div_ceil(u32::from(self.mss.max(1))).max(1)
     }
 
-    /// Those of them that lie behind `start`, which is inside.
+    /// Those of them that follow `start`, which is inside.
     pub(super) fn segs_from(&self, start: SeqNum) -> u32 {
         SentRange { start, ..*self }.segs()
     }
@@ -180,8 +180,8 @@ impl SentRange {
         (from < to && from < self.end).then_some((from, to))
     }
 
-    /// It and `next`, which follows it, as one SACKed range, unless the number of wire segments
-    /// would change by that.
+    /// It and `next`, which follows it, as one SACKed range, unless that would change the number of
+    /// wire segments.
     pub(super) fn joined(&self, next: &SentRange) -> Option<SentRange> {
         let alike = self.mss == next.mss
             && self.resent == next.resent
@@ -200,7 +200,7 @@ impl SentRange {
 }
 
 /// The end of a range as a key. Numbers are compared modulo 2^32, which orders those of one
-/// connection: they lie within a window of less than 2^31.
+/// connection: they are within a window of less than 2^31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End(pub(crate) SeqNum);
 

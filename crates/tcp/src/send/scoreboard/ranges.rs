@@ -37,7 +37,7 @@ const TREE_FACTOR: usize = 2;
 pub(crate) const KNOWN_RANGE_BYTES: usize =
     TREE_FACTOR * (size_of::<(End, SentRange)>() + size_of::<XmitOrder>());
 
-/// Wire segments by what is known of them.
+/// Wire segments by their state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     /// All.
@@ -281,7 +281,7 @@ impl Ranges {
         known.max(fresh.map(SentRange::xmit_order))
     }
 
-    /// Appends what has left for the first time.
+    /// Appends a range that has left for the first time.
     #[inline]
     pub(super) fn push(&mut self, range: SentRange) {
         if self.fresh.back().is_some_and(|last| range.sent_at < last.sent_at) {
@@ -293,7 +293,7 @@ impl Ranges {
         self.fresh.push_back(range);
     }
 
-    /// The first range, if it begins below `ack`, and how many wire segments of it lie there.
+    /// The first range, if it begins below `ack`, and how many of its wire segments are below.
     #[inline]
     pub(super) fn first_below(&self, ack: SeqNum) -> Option<(&SentRange, u32)> {
         let first = self.front().filter(|first| first.start < ack)?;
@@ -301,7 +301,7 @@ impl Ranges {
         Some((first, first.segs() - left))
     }
 
-    /// Takes off what [`first_below`](Self::first_below) found.
+    /// Removes the result of [`first_below`](Self::first_below).
     #[inline]
     pub(super) fn take_first_below(&mut self, ack: SeqNum, segs: u32) {
         if self.known.is_some() {
@@ -332,7 +332,7 @@ impl Ranges {
         self.sums.sub(&first, segs);
     }
 
-    /// Nothing is left: gives back what a long queue took.
+    /// The store is empty: frees the memory of a long queue.
     #[inline]
     pub(super) fn shrink(&mut self) {
         if let Some(fresh) = self.fresh.leased() {
@@ -345,7 +345,7 @@ impl Ranges {
         self.fresh.is_leased() || self.known.is_some()
     }
 
-    /// Gives all room back, if there is nothing.
+    /// Frees all memory, if the store is empty.
     pub(super) fn release_all(&mut self) {
         if self.is_empty() {
             self.fresh.give_back();
@@ -391,7 +391,7 @@ impl Ranges {
         self.put(tail);
     }
 
-    /// Nothing is lost any more; what was retransmitted stays so.
+    /// Unmarks all lost ranges; retransmitted ones stay so.
     pub(super) fn unmark_lost(&mut self) {
         let mut left = core::mem::take(&mut self.sums.lost_out);
         let Some(known) = self.known.as_deref_mut() else { return };
@@ -428,7 +428,7 @@ impl Ranges {
             + self.known.as_ref().map_or(0, |known| known.heap_bytes())
     }
 
-    /// The same beyond what an empty store may keep.
+    /// The same beyond the amount that an empty store may keep.
     pub(super) fn charge(&self) -> usize {
         self.fresh.capacity().saturating_sub(KEPT) * size_of::<SentRange>()
             + self.known.as_ref().map_or(0, |known| known.heap_bytes())

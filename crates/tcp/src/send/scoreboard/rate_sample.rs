@@ -136,7 +136,7 @@ struct InFlight {
     first_sent: Instant,
     /// When something was last delivered (`C.delivered_time`).
     delivered_at: Instant,
-    /// Of what was delivered since the last sample, the range that left last.
+    /// Of the ranges delivered since the last sample, the one that left last.
     newest: Option<Newest>,
 }
 

@@ -8,11 +8,11 @@ use super::delivered::{Arrivals, Delivered, SackOutcome};
 use super::{Scoreboard, SentRange};
 
 impl Scoreboard {
-    /// Takes the blocks of an ACK (RFC 6675: `Update`), the lowest one first: in the option the
-    /// newest is the first (RFC 2018, section 4), and blocks of one ACK are not out of
-    /// order. Everything below `una` is acknowledged, and numbers from `max` on were never sent.
-    /// `dsack` is the first block, if it may be believed to report data received twice. Where there
-    /// are `limit` ranges or more, a block is taken only as far as it covers whole ones.
+    /// Processes the blocks of an ACK (RFC 6675: `Update`), the lowest one first: in the option the
+    /// newest is the first (RFC 2018, section 4), and blocks of one ACK are not out of order.
+    /// Everything below `una` is acknowledged, and numbers from `max` on were never sent. `dsack`
+    /// is the first block, if it plausibly reports duplicate data. With `limit` ranges or more,
+    /// only the part of a block that covers whole ranges is used.
     pub(crate) fn on_sack(
         &mut self,
         blocks: &[SackBlock],
@@ -49,9 +49,9 @@ impl Scoreboard {
         outcome
     }
 
-    /// A DSACK within what was outstanding before this ACK: what was retransmitted of it was so
-    /// spuriously, and what is SACKed as well was late. Ranges that are SACKed have been joined
-    /// with others, of which the DSACK says nothing.
+    /// A DSACK within the data outstanding before this ACK: its retransmitted ranges were
+    /// retransmitted spuriously, and its SACKed ones were late. SACKed ranges have been joined with
+    /// others, which the DSACK does not cover.
     fn count_dsack(
         &mut self,
         block: SackBlock,
@@ -128,7 +128,7 @@ impl Scoreboard {
             delivered.note_sacked_original(&marked, arrivals.high_seq());
         }
         marked.sacked = true;
-        // A retransmission of what was not taken for lost stays in flight.
+        // A retransmission of data that was not considered lost stays in flight.
         marked.resent &= !marked.lost;
         marked.lost = false;
         self.ranges.put_sacked(marked);
