@@ -5,7 +5,7 @@
 //! the wakers are called. A panic of the subscriber is caught there.
 //!
 //! Two threads may have events of one connection to deliver. Events are queued while the connection
-//! is owned, and one thread at a time delivers the queue, so they are delivered in the order in
+//! is owned, and one thread at a time delivers the queue. So they are delivered in the order in
 //! which they happened.
 //!
 //! Without the feature the types are empty and every call does nothing. With the feature but

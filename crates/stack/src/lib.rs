@@ -46,8 +46,8 @@
 //!
 //! A [`Stack`] owns interfaces, tables and settings. Every call takes the time as an argument.
 //! [`Stack::poll`] is the only loop. It takes batches of packets from the devices, finds the
-//! connection of each, passes the segments to the engine (`plimsoll_tcp`), fires due timers,
-//! collects what the engine sends, and gives it to the devices. Application calls on a
+//! connection of each, and passes the segments to the engine (`plimsoll_tcp`). It fires due timers,
+//! collects the engine's packets, and passes them to the devices. Application calls on a
 //! [`TcpSocket`] do the same for one connection on the caller's thread.
 //!
 //! One thread at a time works on a connection: it owns the socket's lock during each call of the

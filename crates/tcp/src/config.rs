@@ -53,7 +53,7 @@ impl TsoTail {
 /// not check them: it accepts any value, and values outside the range may be useless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// If not 0, a send buffer holds as many bytes of data as SO_SNDBUF, as on BSD, and a writer
+    /// If not 0, a send buffer holds as many bytes of data as SO_SNDBUF, as on BSD. A writer then
     /// continues only when this many bytes are free or its remaining data fits (BSD: `sb_lowat`). 0
     /// counts as Linux does. An open socket keeps its buffer.
     pub tcp_sndbuf_raw: u32,

@@ -1,8 +1,8 @@
 //! SNMP counters of the engine, under Linux's names.
 //!
 //! A counter has one writer and any number of readers. [`Counters`] is the writer: it is not `Sync`
-//! and cannot be cloned, so only one thread at a time can count with it, and counting is a load and
-//! a store without a locked instruction. [`Values`] hold the numbers, which any thread may read at
+//! and cannot be cloned, so only one thread at a time can count with it. Counting is a load and a
+//! store without a locked instruction. [`Values`] hold the numbers, which any thread may read at
 //! any time. A caller that polls from many threads keeps one [`Counters`] for each and adds up the
 //! values on request. Only values created for it ([`Values::for_many`]) have several writers, which
 //! count with locked instructions.

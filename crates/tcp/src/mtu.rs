@@ -1,9 +1,9 @@
 //! Path MTU: the longest packets of the path below, and their effect on the MSS.
 //!
 //! The MSS that we announce is the route's (`advmss`) or else follows from the MTU of the path (RFC
-//! 9293, section 3.7.1). The MSS with which we send is the smallest of the MSS that the peer
-//! announced, the one that the path carries now, and `TCP_MAXSEG`, less the options that every
-//! segment carries: timestamps, a signature (RFC 6691).
+//! 9293, section 3.7.1). The MSS with which we send is the smallest of three: the MSS that the peer
+//! announced, the one that the path carries now, and `TCP_MAXSEG`. The options of every segment are
+//! subtracted: timestamps, a signature (RFC 6691).
 //!
 //! The path's MTU is learnt from routers ([`events`]), whose reports are valid for `mtu_expires`,
 //! or by probes ([`search`], [`probing`]). A router that reports less than the stack's minimum

@@ -1,8 +1,8 @@
 //! Signed segments (RFC 2385): the engine's part.
 //!
-//! A connection with a key leaves room for the digest in every header, passes down one wire segment
-//! at a time, and does not use timestamps, for which the header has hardly any room left. The
-//! digest covers addresses, so the stack computes and checks it.
+//! A connection with a key leaves room for the digest in every header, and passes down one wire
+//! segment at a time. It does not use timestamps, for which the header has hardly any room left.
+//! The digest covers addresses, so the stack computes and checks it.
 
 use alloc::boxed::Box;
 use core::fmt;

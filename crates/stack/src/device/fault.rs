@@ -3,7 +3,7 @@
 //! # Theory of operation
 //!
 //! Each direction is a *lane* with its own random numbers, drawn once per packet in the order of
-//! passing, so that a seed gives the same faults whatever the other direction does. Faults apply to
+//! passing. So a seed gives the same faults, independently of the other direction. Faults apply to
 //! packets: a super-segment is lost, duplicated or overtaken as a whole, which hurts more than the
 //! same share of wire segments would. Only corruption cuts it: one of its wire segments is hit, and
 //! the others pass (see `impair.rs`).

@@ -2,8 +2,8 @@
 //!
 //! A table is immutable; a changed copy may replace it. Routes over an interface that is down are
 //! skipped. Every address implies a route for its prefix. If a family has no default route, the
-//! first interface with an address of that family serves as one, because a device that carries IP
-//! packets has only one neighbour.
+//! first interface with an address of that family becomes it: a device that carries IP packets has
+//! only one neighbour.
 //!
 //! An address in a zone (`zone.rs`) is reached only over the interface that is the zone. The
 //! prefixes of routes have no zone.

@@ -2,7 +2,7 @@
 //! The other parts of the SYN are in the engine's `syn_cookie.rs`.
 //!
 //! A cookie is a hash of the four-tuple, plus the peer's sequence number, plus the minute in the
-//! upper eight bits, plus, below them, a hash of the four-tuple and the minute with the datum
+//! upper eight bits. Below them it adds a hash of the four-tuple and the minute, with the datum
 //! added. It is valid for two minutes. Only listeners that have sent cookies recently accept them,
 //! so that no attacker can guess one at leisure.
 

@@ -10,8 +10,8 @@
 //!
 //! A connection that the engine holds until a packet completes is *throttled*. Its owner sets a
 //! flag, fences, and reads the count again. A completion lowers the count, fences, and checks the
-//! flag. So at least one of them sees the other's write: either the owner sees that the count has
-//! fallen and calls the engine again, or the completion takes the flag and puts the socket's number
+//! flag. So at least one of them sees the other's write. Either the owner sees that the count has
+//! fallen and calls the engine again. Or the completion takes the flag and puts the socket's number
 //! into the queue of the [`Completions`]. A flag that stays set from one call to the next needs no
 //! second fence: it is older than every count that the later call reads.
 //!

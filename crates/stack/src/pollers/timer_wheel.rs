@@ -4,7 +4,7 @@
 //! spans of 64 microseconds, and so on: seven levels reach 51 days. The level of an entry is the
 //! highest digit (base 64) in which its deadline differs from the wheel's time; when the time
 //! reaches its bucket it moves down. Buckets are doubly linked lists through nodes that are found
-//! by the connection's place, so arming and stopping take constant time and allocate nothing once
+//! by the connection's place. So arming and stopping take constant time and allocate nothing once
 //! there is a node. Nodes are in segments that never move, so that growing copies nothing. A bitmap
 //! per level and the earliest deadline per bucket give the next deadline exactly, or (after a stop)
 //! a little early.

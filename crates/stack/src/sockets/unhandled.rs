@@ -132,10 +132,10 @@ pub enum Disposition {
     /// The hook has taken it, or it is to vanish: its sender gets no answer from the stack.
     Taken,
     /// The treatment without a hook. A protocol is answered with "protocol unreachable" (RFC 1122,
-    /// section 3.2.2.1) or, over IPv6, with a parameter problem (RFC 8200, section 4), a datagram
-    /// with "port unreachable", all within the limits on ICMP. An echo request is answered as if
-    /// its destination were this host, unless `plimsoll.icmp_echo_any` is 0. Other ICMP messages
-    /// and packets that are not IP are dropped.
+    /// section 3.2.2.1) or, over IPv6, with a parameter problem (RFC 8200, section 4). A datagram
+    /// is answered with "port unreachable". The limits on ICMP apply. An echo request is answered
+    /// as if its destination were this host, unless `plimsoll.icmp_echo_any` is 0. Other ICMP
+    /// messages and packets that are not IP are dropped.
     Default,
 }
 

@@ -9,11 +9,11 @@
 //! (`TcpExtTCPBacklogDrop`), and TCP treats it as loss. A segment that continues the last one is
 //! merged with it (`TcpExtTCPBacklogCoalesce`).
 //!
-//! [`Work::release`] is how an owner releases a socket. It takes the whole backlog at once,
-//! processes it as a batch, does the flagged work, sends the packets that are due, releases the
+//! [`Work::release`] is how an owner releases a socket. It takes the whole backlog at once and
+//! processes it as a batch. It does the flagged work, sends the packets that are due, releases the
 //! socket, and checks again. The ACKs that the segments of one batch require become one, which
-//! leaves at the end of the batch (`net.ipv4.tcp_backlog_ack_defer`), except those that the peer
-//! must get at once. All return paths send, so a deferred ACK is never forgotten.
+//! leaves at the end of the batch (`net.ipv4.tcp_backlog_ack_defer`). ACKs that the peer must get
+//! at once are the exception. All return paths send, so a deferred ACK is never forgotten.
 //!
 //! A thread does not work for others without end: after some rounds, the poller takes over.
 //!

@@ -23,8 +23,8 @@
 //! they do not, or no reader comes, the poller resumes. The lease begins before readers are woken,
 //! so that no reader can finish and sleep again before it.
 //!
-//! *Readers of a stream that the devices wake.* A reader that is woken by the devices' descriptors
-//! as well as by its waker ([`UdpSocket::watch_devices`]) need not wait for the poller at all.
+//! *Readers of a stream that the devices wake.* A reader may be woken by the devices' descriptors
+//! as well as by its waker ([`UdpSocket::watch_devices`]). It need not wait for the poller at all.
 //! While it reads a stream, it polls each time that it finds no datagram. If the poll brings a
 //! datagram for it, or empties the devices, it extends the lease: the next packet wakes only this
 //! reader. Otherwise the descriptors may stay readable without a further wake-up, so the reader

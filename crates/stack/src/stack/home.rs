@@ -6,8 +6,8 @@
 //! on which the stack sends; by a program in it, which follows the sender's CPU; or by a network
 //! card. Where steering does not follow the connection, the connection follows steering. The
 //! connection, its timer and its packets move to the queue on which its data has arrived several
-//! times in a row, so that one thread does all its work again. Linux's flow steering (RFS and XPS)
-//! does the same with the CPUs of its threads.
+//! times in a row. So one thread does all its work again. Linux's flow steering (RFS and XPS) does
+//! the same with the CPUs of its threads.
 //!
 //! A connection moves only while none of its data is below, as on Linux (`ooo_okay`): data in two
 //! queues could be reordered. ACKs may be, which does no harm. It then stays for a while, since a

@@ -41,8 +41,8 @@ impl Stack {
     }
 
     /// As [`poll`](Self::poll), for a loop that runs the applications on the same thread. `turn` is
-    /// called after every batch that brought something for a connection, when the readers of that
-    /// batch have been woken and the batch is not acknowledged yet. An answer written by `turn`
+    /// called after every batch with packets for a connection. At that time the readers of the
+    /// batch have been woken, and the batch is not acknowledged yet. An answer written by `turn`
     /// carries the ACK, and its reads open the window that the ACK advertises. All ACKs that the
     /// batch requires leave when `turn` returns.
     ///

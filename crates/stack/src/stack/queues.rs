@@ -3,8 +3,8 @@
 //! # Theory of operation
 //!
 //! A stack has one queue or several ([`StackConfig::pollers`](crate::StackConfig)), each polled by
-//! one thread at a time. A queue has a timer wheel, a list of connections that may continue after a
-//! completion, a kick, a pool of buffers, and the interfaces that it polls. A device with several
+//! one thread at a time. A queue has the interfaces that it polls, a timer wheel, a kick, a pool of
+//! buffers, and a list of connections that may continue after a completion. A device with several
 //! queues is several interfaces, one for each. Only the first of them has addresses and routes; the
 //! others are its *ways*.
 //!

@@ -73,16 +73,16 @@ impl Stack {
     ///
     /// Its source is a local address, or that of any one host if the stack accepts any address. The
     /// length in its header is its length; the header checksum of IPv4 is filled in. A packet
-    /// longer than its path's MTU is fragmented, unless it is IPv4 with "do not fragment", is a
-    /// fragment itself, or has IPv4 options or IPv6 extension headers that belong to every
+    /// longer than its path's MTU is fragmented. Exceptions are IPv4 with "do not fragment",
+    /// fragments, and packets with IPv4 options or IPv6 extension headers that belong to every
     /// fragment. A packet to a local address uses loopback. TCP segments and datagrams from ports
     /// of sockets are sent like any other, so those sockets get the answers.
     ///
     /// # Errors
-    /// `EINVAL` with the packet's fault, `EADDRNOTAVAIL` if its source is not local, `EMSGSIZE` if
-    /// it is too long and must not be fragmented, `ENETUNREACH` if there is no route, `ENETDOWN` if
-    /// the interface is down, and `ENOBUFS` if the interface's queue is full: then the packet, or
-    /// some of its fragments, were not sent.
+    /// `EINVAL` with the packet's fault, `EADDRNOTAVAIL` if its source is not local, and `EMSGSIZE`
+    /// if it is too long and must not be fragmented. `ENETUNREACH` if there is no route, and
+    /// `ENETDOWN` if the interface is down. `ENOBUFS` if the interface's queue is full: then the
+    /// packet, or some of its fragments, were not sent.
     pub fn send_raw_shared(
         &self,
         now: Instant,

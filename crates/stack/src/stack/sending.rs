@@ -70,10 +70,9 @@ impl Stack {
         self.pollers.queue(interface.queue()).waiter().kick_ref()
     }
 
-    /// Gives the interface with the place `index` in [`qdiscs`](Self::qdiscs) another queueing
-    /// discipline, as [`Kind::parse`] reads it, and all queues of its device if that is the first
-    /// of several. Packets that are queued move over; those for which
-    /// the new one has no room are dropped and counted (IpOutDiscards).
+    /// Sets the queueing discipline of the interface at `index` in [`qdiscs`](Self::qdiscs), as
+    /// [`Kind::parse`] reads it. If that is the first of several queues of a device, sets it for
+    /// all of them.
     ///
     /// # Errors
     /// If there is no such interface, or the text names no discipline.

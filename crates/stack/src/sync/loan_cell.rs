@@ -9,7 +9,7 @@
 //! handle may leave it.
 //!
 //! One word holds the thread to which the value is lent. On that thread, the handle and the loan
-//! are used one after the other, so plain loads and stores of the word suffice, and using the value
+//! are used one after the other. So plain loads and stores of the word suffice, and using the value
 //! costs no locked instruction. A handle that finds its value lent to another thread ends the loan
 //! first, under a lock. Taking is done under that lock as well, and the taker holds it until it has
 //! put the taken value in its place ([`LoanGuard`]). So no later action of the handle overtakes it.
@@ -92,8 +92,8 @@ struct Shared<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by the handle, of which there is one, or by the thread that it is
-// lent to, never by both (see the module), and it may go to other threads.
+// SAFETY: the value is reached by the only handle, or by the thread to which it is lent, never by
+// both (see the module). It may go to other threads.
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}

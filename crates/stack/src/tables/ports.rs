@@ -1,8 +1,8 @@
 //! Ephemeral ports: RFC 6056, algorithm 4 (double hash).
 //!
-//! The search begins at a keyed hash of the addresses and the peer's port, which no host off the
-//! path can predict, plus one of a table of counters. So connections to one peer take consecutive
-//! ports, and reuse a port as late as possible.
+//! The search begins at a keyed hash of the addresses and the peer's port, plus one of a table of
+//! counters. No host off the path can predict the hash. With the counters, connections to one peer
+//! take consecutive ports, and reuse a port as late as possible.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

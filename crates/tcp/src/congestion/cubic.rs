@@ -7,7 +7,7 @@
 //! W_cubic(t) = C * (t - K)^3 + W_max,    K = cbrt((W_max - cwnd) / C)
 //! ```
 //!
-//! Linux counts time in units of 1/1024 s, writes C as 410 / 1024 and beta as 717 / 1024, and
+//! Linux counts time in units of 1/1024 s, and writes C as 410 / 1024 and beta as 717 / 1024. It
 //! turns the distance to the curve one round trip ahead into a number of segments per which the
 //! window grows by one. So does this file, since windows are compared with Linux's to the segment.
 //! Its clock ticks in milliseconds.

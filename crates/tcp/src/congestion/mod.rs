@@ -311,8 +311,8 @@ impl Window {
     }
 }
 
-/// The algorithm, with its state. State of more than a few words is in a box, which is made with
-/// the first data that leaves, and freed when the connection rests and nothing must be kept.
+/// The algorithm, with its state. State of more than a few words is in a box. It is made with the
+/// first data that leaves, and freed when the connection rests and nothing must be kept.
 #[derive(Clone, Debug)]
 enum Kind {
     NewReno,

@@ -56,7 +56,7 @@ impl Connection {
     /// been dropped; with [`WriteFlags::zerocopy`] the error queue also reports when the bytes are
     /// acknowledged, and that they were not copied.
     ///
-    /// A packet consists of a few ranges at most, so a part of less than half a segment that does
+    /// A packet consists of a few ranges at most. So a part of less than half a segment that does
     /// not continue the previous one is copied all the same, and the report says so.
     ///
     /// # Errors

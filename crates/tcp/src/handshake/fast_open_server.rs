@@ -3,9 +3,8 @@
 //! The caller, which has the key, validates cookies. A SYN with a valid cookie makes an *early*
 //! connection: it is in SYN-RECEIVED like any other, but the data of the SYN can be read and
 //! answered before the handshake completes, and the SYN-ACK acknowledges it. Until then the
-//! retransmission timer belongs to the SYN-ACK, even with other data in flight, and SND.UNA is
-//! after our SYN, so that windows and queues count as they will later. Only the SYN-ACK is
-//! retransmitted.
+//! retransmission timer belongs to the SYN-ACK, even with other data in flight. SND.UNA is after
+//! our SYN, so that windows and queues count as they will later. Only the SYN-ACK is retransmitted.
 //!
 //! Only the first SYN-ACK carries a cookie, if the caller provides one: a path that lost it may
 //! have dropped it because of the option.

@@ -132,8 +132,8 @@ impl Connection {
     }
 
     /// Data has left. An option of Accurate ECN that was due and found no space next to it leaves
-    /// with its own ACK, unless a peer without SACK could take that for a duplicate, or blocks
-    /// leave no space.
+    /// with its own ACK. It does not if a peer without SACK could take that for a duplicate, or if
+    /// blocks leave no space.
     fn send_option_alone(&mut self, cx: &Context) {
         let fits = self.handshake.sack && self.rcv.is_plain();
         if fits && self.ecn.owes_option(cx, self.snd.srtt()) {

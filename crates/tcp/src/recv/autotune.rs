@@ -1,10 +1,10 @@
 //! Receive autotuning (Linux: dynamic right-sizing).
 //!
 //! Once per round trip the buffer is enlarged to twice the amount that the application read in that
-//! time, and to up to twice of that again while the rate grows, so that our window never limits a
-//! sender in slow start. Unread data in the queue is subtracted: a reader that is slower than the
-//! sender needs no larger buffer. The buffer only grows, up to the data share of `tcp_rmem[2]`, and
-//! not while memory is short.
+//! time. While the rate grows, it is enlarged to up to twice of that again, so that our window
+//! never limits a sender in slow start. Unread data in the queue is subtracted: a reader that is
+//! slower than the sender needs no larger buffer. The buffer only grows, up to the data share of
+//! `tcp_rmem[2]`, and not while memory is short.
 //!
 //! The round trip as the receiver sees it is measured in two ways: by the time in which one window
 //! of data arrives, and by the timestamps that the peer echoes in full segments. Both are too long

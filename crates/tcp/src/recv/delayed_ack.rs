@@ -4,11 +4,11 @@
 //! only recorded. `output/` sends the ACK if no data carried it.
 //!
 //! The rules are those of RFC 9293, section 3.8.6.3, and RFC 5681, section 4.2, with Linux's
-//! figures. An ACK leaves for every second full-sized segment, at once for any segment out of
-//! order, and at once while the connection is young (the peer is in slow start and needs ACKs).
-//! Otherwise it leaves after the ACK timeout (ATO), which follows the gaps between arrivals within
-//! 40 ms to 200 ms. The end of a write that was read is acknowledged at once, unless an answer may
-//! carry the ACK.
+//! figures. An ACK leaves for every second full-sized segment, and at once for any segment out of
+//! order. It also leaves at once while the connection is young (the peer is in slow start and needs
+//! ACKs). Otherwise it leaves after the ACK timeout (ATO), which follows the gaps between arrivals
+//! within 40 ms to 200 ms. The end of a write that was read is acknowledged at once, unless an
+//! answer may carry the ACK.
 //!
 //! One rule is Plimsoll's own: the ACK of a request of several segments that wakes a blocked reader
 //! waits for the answer, if earlier answers came quickly ([`READER_DELAY`]). A reader that returns

@@ -1,9 +1,9 @@
 //! The receiver's response to short memory.
 //!
-//! Under pressure the buffer does not grow, the offered window is small (but its right edge never
-//! moves back), and ranges that use much more memory than their data are copied together. Data for
-//! which there is no memory finds room in the same order as on Linux: first the data in order is
-//! copied together, then out-of-order data after it is dropped, then the data itself. The peer
+//! Under pressure the buffer does not grow, and the offered window is small (but its right edge
+//! never moves back). Ranges that use much more memory than their data are copied together. Data
+//! for which there is no memory finds room in the same order as on Linux: first the data in order
+//! is copied together, then out-of-order data after it is dropped, then the data itself. The peer
 //! retransmits all of it.
 //!
 //! When data in order has been dropped, and as long as there is not even memory for a segment, the

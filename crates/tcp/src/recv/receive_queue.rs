@@ -2,9 +2,9 @@
 //!
 //! The queue holds slices of the chunks in which the segments arrived; neighbours are merged. A
 //! small segment that would keep a large chunk alive is copied into a compact chunk instead
-//! (copy-break), so that the memory behind the queue stays within a small multiple of the bytes in
-//! it (`store.rs`). When the charge outgrows the buffer, or memory is short, slices that pin much
-//! more than they hold are copied together.
+//! (copy-break). So the memory behind the queue stays within a small multiple of the bytes in it
+//! (`store.rs`). When the charge outgrows the buffer, or memory is short, slices that pin much more
+//! than they hold are copied together.
 //!
 //! An empty queue holds no chunk.
 

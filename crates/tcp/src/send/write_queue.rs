@@ -7,7 +7,7 @@
 //! is filled before the next one is taken.
 //!
 //! A chunk is chosen by the size of the write and by the outstanding data: a lone small write takes
-//! a small chunk, and each further chunk is several times the waiting data, so that a bulk of small
+//! a small chunk, and each further chunk is several times the waiting data. So a bulk of small
 //! writes soon fills large chunks. This also limits the number of slices per packet: all except the
 //! first and the last entry are whole chunks of growing size.
 //!

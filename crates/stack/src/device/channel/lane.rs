@@ -6,7 +6,7 @@
 //! other side's wake-up, releases the lock, and then wakes. Packets complete, and wakers are woken,
 //! with no lock held.
 //!
-//! A side that stopped at a full queue is woken when half of it is free, so that a queue that stays
+//! A side that stopped at a full queue is woken when half of it is free. So a queue that stays
 //! nearly full does not cost a wake-up per packet. No packet is stuck: the other side has at least
 //! as many packets left to take, so it is not waiting itself.
 

@@ -166,7 +166,8 @@ pub(super) fn tun_set_offload(fd: impl AsFd, offloads: u32) -> Result<(), Errno>
 }
 
 /// Makes the kernel steer each packet to the queue with the number of the sending CPU, and a long
-/// one to the queue of its flow's hash, modulo the number of queues: a program for the kernel.
+/// packet to the queue of its flow's hash. Both are taken modulo the number of queues. This is a
+/// program for the kernel.
 pub(super) fn tun_steer_by_processor(fd: impl AsFd) -> Result<(), Errno> {
     let program = bpf::load_socket_filter(&bpf::PROCESSOR)?;
     let program = program.as_raw_fd();

@@ -77,9 +77,9 @@ pub enum Steering {
     #[default]
     Flow,
     /// The one with the number of the processor on which the packet was sent, modulo the number of
-    /// queues (`TUNSETSTEERINGEBPF`, Linux 4.16). If the thread of each queue stays on a processor
-    /// of the same number, a request, its answer and the waiting thread run on one, and no thread
-    /// is woken on another. Connections [move](crate::TcpSocket::queue) with the peer's threads.
+    /// queues (`TUNSETSTEERINGEBPF`, Linux 4.16). If the thread of each queue stays on the CPU of
+    /// the same number, a request, its answer and the waiting thread run on one CPU. No thread is
+    /// woken on another. Connections [move](crate::TcpSocket::queue) with the peer's threads.
     ///
     /// Packets of more than 16 KiB go by the hash of their flow, which is zero for those that the
     /// kernel forwards: a bulk sender is better off with a processor to itself. With more

@@ -2,9 +2,9 @@
 //!
 //! A flow is a UDP socket with one peer for its lifetime. It ends after its idle timeout without a
 //! datagram in either direction. A flow that was never answered ends after
-//! [`UDP_UNANSWERED_TIMEOUT`], since a probe should not hold a place for as long as a conversation
-//! (RFC 4787, section 4.3 requires at least two minutes for the latter). A DNS lookup is over with
-//! its answer, so an answered flow to port 53 ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3
+//! [`UDP_UNANSWERED_TIMEOUT`]. A probe should not hold a place for as long as a conversation (RFC
+//! 4787, section 4.3 requires at least two minutes for the latter). A DNS lookup is over with its
+//! answer, so an answered flow to port 53 ends after [`UDP_DNS_TIMEOUT`] (RFC 4787, section 4.3
 //! allows this for well-known ports).
 //!
 //! A flow is *assured* once both sides have sent twice in turn. A full table evicts an assured flow

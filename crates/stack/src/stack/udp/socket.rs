@@ -272,9 +272,9 @@ impl UdpSocket {
 
     /// Joins a group: datagrams to it and to this socket's port are received from now on. No router
     /// is notified (no IGMP, no MLD): the devices of a stack have one neighbour, which sends
-    /// everything to it. The groups of all hosts (`224.0.0.1`, `ff02::1`, and `ff01::1`, which does
-    /// not leave the host) are received without joining by a socket that is bound to such a group
-    /// or to the unspecified address of its version.
+    /// everything to it. The groups of all hosts are `224.0.0.1`, `ff02::1`, and `ff01::1`, which
+    /// does not leave the host. A socket bound to such a group or to the unspecified address of its
+    /// version receives them without joining.
     ///
     /// # Errors
     /// `EINVAL` if the address is not a group or the socket is for any address, `EADDRINUSE` if the

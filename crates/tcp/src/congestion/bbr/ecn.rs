@@ -2,10 +2,10 @@
 //! presence.
 //!
 //! The meaning of a mark depends on its source. On a path with a round trip of five milliseconds or
-//! less it is assumed to be a data centre's switch, which marks from a short queue on, long before
-//! anything is lost. Then half of a round may be marked before Startup or a probe ends, and outside
-//! of probes the window is reduced by a third of the share of marks, similar to DCTCP (RFC 8257).
-//! On any longer path a mark counts as a loss (RFC 3168, section 5), with the threshold of losses.
+//! less it is assumed to be a data centre's switch, which marks at a short queue, long before a
+//! loss. Then half of a round may be marked before Startup or a probe ends. Outside of probes the
+//! window is reduced by a third of the share of marks, similar to DCTCP (RFC 8257). On any longer
+//! path a mark counts as a loss (RFC 3168, section 5), with the threshold of losses.
 //!
 //! An ACK with ECE of RFC 3168 gives no share: see [`take_congestion`](Bbr::take_congestion).
 

@@ -4,9 +4,9 @@
 //!
 //! BBR measures the rate at which the path delivers (`BBR.max_bw`) and its round trip without a
 //! queue (`BBR.min_rtt`). Their product is the volume that the path holds. BBR paces data at that
-//! rate, and limits the data in flight to a multiple of that volume, so that a queue stays short
-//! and occasional losses do no harm. Both figures cannot be measured at once: for the rate, the
-//! path must be full; for the round trip, its queue must be empty. So BBR passes through states:
+//! rate, and limits the data in flight to a multiple of that volume. So a queue stays short and
+//! occasional losses do no harm. Both figures cannot be measured at once: for the rate, the path
+//! must be full; for the round trip, its queue must be empty. So BBR passes through states:
 //!
 //! ```text
 //! Startup -> Drain -> ProbeBW: DOWN -> CRUISE -> REFILL -> UP -> DOWN ...

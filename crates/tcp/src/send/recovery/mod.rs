@@ -7,9 +7,9 @@
 //! # Theory of operation
 //!
 //! [`Recovery`] has the variables of RFC 5681, 5682, 6298, 6582, 6675, 8985 and 9937. It works on
-//! the scoreboard and on the congestion controller, which it borrows from the send half with each
-//! call ([`Flight`]), and reads the connection through a [`ConnView`]. Its results are the work
-//! that other parts must do. It sends nothing: output calls [`Recovery::next_retransmission`] and
+//! the scoreboard and the congestion controller, which it borrows from the send half with each call
+//! ([`Flight`]). It reads the connection through a [`ConnView`]. Its results are the work that
+//! other parts must do. It sends nothing: output calls [`Recovery::next_retransmission`] and
 //! reports the packets that left.
 //!
 //! An ACK takes the steps of section 3 ([`ack`]). One of them walks the tables of section 4

@@ -5,7 +5,7 @@
 //!
 //! There is one [`SentRange`] for every packet that left, with its time, its serial, and its marks:
 //! SACKed, lost, retransmitted. A range is cut in two where a SACK block or a retransmission ends
-//! inside it, always at a multiple of the MSS from its start, so the number of ranges never exceeds
+//! inside it, always at a multiple of the MSS from its start. So the number of ranges never exceeds
 //! the number of wire segments. SACKed neighbours are joined again, and so are small segments that
 //! are retransmitted together. The FIN, if sent, is the last number of the last range.
 //!
@@ -332,7 +332,7 @@ impl Scoreboard {
     }
 
     /// Joins the data after the range that begins at `start` to it, up to `room` bytes, as long as
-    /// none of it is SACKed or still below, that is, later than `completed`. Returns the range.
+    /// none of it is SACKed or later than `completed`, and so still below. Returns the range.
     pub(crate) fn collapse(
         &mut self,
         start: SeqNum,
