@@ -15,12 +15,12 @@ pub const MAX_SUPER_PACKET: usize = plimsoll_buf::MAX_CHUNK;
 /// Packets that one poll takes from one device before it polls the others.
 pub const RX_BATCH: usize = 64;
 
-/// Segments with data in a row that come by another queue than their connection's before the
-/// connection moves there.
+/// Consecutive segments with data that must arrive on another queue than their connection's before
+/// the connection moves there.
 pub(crate) const MISSES_BEFORE_MOVE: u8 = 2;
 
-/// How many milliseconds a connection stays with a queue at least before it moves to another that
-/// its data comes by. Moving costs two locks.
+/// The least time in milliseconds for which a connection stays with a queue before it moves to
+/// another on which its data arrives. Moving costs two locks.
 pub(crate) const LEAST_STAY_MS: u16 = 10;
 
 /// Bytes that one poll takes from a TUN device, give or take a packet. The packets are passed on
@@ -165,7 +165,7 @@ pub(crate) const COOKIE_BURST: u32 = 256;
 /// The allowance that a batch of [`RX_BATCH`] packets adds to that, while the device is not empty.
 pub(crate) const COOKIES_PER_BATCH: u32 = 8;
 
-/// SYNs of proven peers that are worked on one after the other although SYNs are shed
+/// Consecutive SYNs of proven peers that are processed although SYNs are shed
 /// (`plimsoll.SynSpared`), in their own share. A batch that does not find the device empty adds
 /// [`PROVEN_SYNS_PER_BATCH`]. Further ones are shed like any other.
 pub(crate) const PROVEN_SYN_BURST: u32 = 64;

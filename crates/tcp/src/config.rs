@@ -419,7 +419,7 @@ crate::setters!(Options {
 });
 
 impl Options {
-    /// The initial congestion window in segments: that of the route, or else of the settings.
+    /// The initial congestion window in segments: that of the route, or otherwise of the settings.
     pub(crate) fn initial_cwnd(&self, config: &Config) -> u32 {
         self.route.initcwnd.unwrap_or(config.initcwnd)
     }

@@ -115,7 +115,7 @@ impl TimeWait {
         self.ack(cx, paws_rejects)
     }
 
-    /// RFC 6191: timestamps decide if both have them, else sequence numbers.
+    /// RFC 6191: timestamps decide if both have them, otherwise sequence numbers.
     fn is_newer(&self, seg: &Segment) -> bool {
         let stamps = seg.repr.options.timestamps.filter(|_| self.ts.enabled);
         let newer_stamp =

@@ -7,9 +7,9 @@
 //! because a tool would otherwise report a wrong checksum. Without offloads there are no such
 //! packets, and every checksum in the file is right.
 //!
-//! A TCP packet that leaves has a comment with the reasons: what had held it and for how long, what
-//! bounds it, what became of its tail, and why it acknowledges or is retransmitted. The engine
-//! makes these notes as numbers, for captures only; they become words here.
+//! A TCP packet that leaves has a comment with the reasons: the hold before it and its duration,
+//! the limit of its length, the treatment of its tail, and why it acknowledges or is retransmitted.
+//! The engine makes these notes as numbers, for captures only; they become words here.
 //!
 //! Packets that the device itself drops are in the file, too; packets that it leaves in the queue
 //! are not, until it takes them. Blocks are buffered and written once a second and at the end. If

@@ -67,7 +67,7 @@ const TROUBLE_CALLS: u32 = 64;
 /// The time after which continued errors count as a failure.
 const TROUBLE_TIME: Duration = Duration::from_secs(10);
 
-/// The system calls on a TUN file, so that tests can refuse what they like.
+/// The system calls on a TUN file, so that tests can refuse any of them.
 trait Port: Send {
     fn write(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno>;
     fn read(&self, into: &mut [u8]) -> Result<usize, Errno>;

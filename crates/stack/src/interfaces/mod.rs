@@ -88,7 +88,7 @@ impl Interfaces {
     /// Replaces the routes by a changed copy. Returns the old and the new ones.
     ///
     /// # Errors
-    /// What `change` returns; nothing has changed then.
+    /// The error of `change`; nothing has changed then.
     pub(crate) fn change_routes(
         &self,
         change: impl FnOnce(&mut RouteTable) -> Result<(), StackError>,

@@ -404,8 +404,8 @@ impl RouteTable {
         self.routes.iter().find(leads)
     }
 
-    /// Our address for packets to `remote`: one whose prefix holds `remote`, or else the first one
-    /// of the interface that they leave by.
+    /// The source address for packets to `remote`: one whose prefix holds `remote`, or otherwise
+    /// the first one of the interface by which they leave.
     pub(crate) fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
         let interface = self.lookup(remote)?;
         let here = || {

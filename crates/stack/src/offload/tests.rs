@@ -30,7 +30,7 @@ fn dissect(bytes: &[u8]) -> (TcpRepr, Vec<u8>) {
     (repr, tcp.payload().to_vec())
 }
 
-/// Cuts, fills in checksums, checks every segment and returns what came out.
+/// Cuts, fills in checksums, checks every segment and returns the segments.
 fn cut(packet: Packet) -> Vec<(TcpRepr, Vec<u8>)> {
     gso::split(packet)
         .map(|mut segment| {
@@ -305,8 +305,8 @@ fn extension_headers_are_walked_over() {
     assert!(checksum::verify(&packet));
 }
 
-/// The headers and the data of what leaves lie apart, so that the data of a first fragment does not
-/// follow its headers.
+/// The headers and the data of a departing packet are not adjacent, so the data of a first fragment
+/// does not follow its headers.
 #[test]
 fn a_first_fragment_is_one_by_its_headers_alone() {
     let pool = Pool::new();

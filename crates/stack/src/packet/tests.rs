@@ -193,7 +193,7 @@ fn headers_that_do_not_fit_are_not_pulled() {
     assert!(!packet.pull_headers(201));
 }
 
-/// Packets are moved through several queues; what they weigh is worth knowing.
+/// Packets are moved through several queues, so their size matters.
 #[test]
 fn a_packet_is_small_enough_to_move() {
     assert!(size_of::<Packet>() <= 352, "{}", size_of::<Packet>());

@@ -135,7 +135,7 @@ pub(crate) fn thresholds(bytes: usize) -> [u64; 3] {
     [pages / 2, pages * 2 / 3, pages]
 }
 
-/// The room that one connection has within a `budget` of its own, of which `charged` are used.
+/// The room that one connection has within its own `budget`, of which `charged` are used.
 pub(crate) fn flow_room(budget: usize, charged: u32) -> MemoryRoom {
     let used = charged as usize;
     let bytes = u32::try_from(budget.saturating_sub(used)).unwrap_or(u32::MAX);

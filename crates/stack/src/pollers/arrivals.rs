@@ -66,7 +66,7 @@ impl ArrivalStatus {
         taken >= PACKETS_BEFORE_SILENCE
     }
 
-    /// Whether all devices were found empty at `now`, or so lately that it makes no difference.
+    /// Whether all devices were found empty at `now`, or so recently that it makes no difference.
     #[inline]
     pub(crate) fn is_empty(&self, now: Instant) -> bool {
         Instant::from_nanos(self.empty_at.load(Ordering::Relaxed)) + EMPTY_FOR >= now

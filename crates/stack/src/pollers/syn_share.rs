@@ -34,7 +34,7 @@ use crate::policies::proven_peers::ProvenPeer;
 struct SynShare {
     /// SYNs that may be answered with cookies.
     cookies: u32,
-    /// SYNs of proven peers that may be worked on beyond that.
+    /// SYNs of proven peers that may be processed beyond that.
     proven: u32,
 }
 

@@ -51,7 +51,7 @@ impl SpareQueues {
 pub(crate) struct Backlog {
     #[allow(clippy::box_collection, reason = "a deque would add 24 bytes to every idle socket")]
     queue: Mutex<Option<Box<Queue>>>,
-    /// Bytes that are in the queue or wait to be worked on.
+    /// Bytes that are in the queue or wait to be processed.
     bytes: AtomicU32,
     limit: AtomicU32,
 }
@@ -104,12 +104,12 @@ impl Backlog {
         queue.take()
     }
 
-    /// A segment that counted for `bytes` is being worked on.
+    /// A segment that counted for `bytes` is being processed.
     pub(crate) fn done(&self, bytes: u32) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that it holds, those included that an owner has taken and not worked on yet.
+    /// Bytes that it holds, including those that an owner has taken and not processed yet.
     pub(crate) fn bytes(&self) -> u32 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -127,7 +127,7 @@ pub(crate) struct FastOpenQueue {
     limit: usize,
     /// TCP_FASTOPEN_KEY.
     keys: Option<FastOpenKeys>,
-    /// How many there are, those counted that a reset ended lately.
+    /// The number of them, including those that a reset ended recently.
     taken: usize,
     /// When their places are free again.
     resets: VecDeque<Instant>,

@@ -118,7 +118,7 @@ impl std::fmt::Display for Cancelled {
 /// A SYN that waits.
 pub(crate) struct Attempt {
     key: FlowKey,
-    /// The queue that it came by.
+    /// The queue on which it arrived.
     home: u8,
     /// The least initial sequence number of the answer, if the SYN takes the place of a TIME-WAIT.
     least_iss: Option<SeqNum>,
@@ -209,7 +209,7 @@ impl Attempt {
 /// A SYN that arrives at a gate.
 pub(crate) struct Asked<'a> {
     pub(crate) key: &'a FlowKey,
-    /// The queue that it came by.
+    /// The queue on which it arrived.
     pub(crate) home: u8,
     pub(crate) syn: &'a Segment,
     /// Its headers, if the listener keeps them.

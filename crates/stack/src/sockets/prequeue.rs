@@ -46,7 +46,7 @@ pub(crate) struct Prequeue<T> {
 pub(crate) enum Offer<T> {
     /// It waits. The reader must be woken if it is the first one, and the timer armed.
     Queued { first: bool },
-    /// Nothing waits, and this one shall not: the caller works on it.
+    /// No packet waits, and this one must not: the caller processes it.
     Refused(T),
     /// The prequeue is full: the caller processes the waiting packets, and then this one.
     Full(T),

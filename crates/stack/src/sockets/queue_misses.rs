@@ -4,10 +4,10 @@ use plimsoll_tcp::Instant;
 
 use crate::limits::{LEAST_STAY_MS, MISSES_BEFORE_MOVE};
 
-/// Data that has come by another queue, and when the connection moved last.
+/// Data that has arrived on another queue, and the time of the connection's last move.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueMisses {
-    /// Segments with data in a row that came by `queue`.
+    /// Consecutive segments with data that arrived on `queue`.
     count: u8,
     queue: u8,
     /// When it moved, in milliseconds modulo 2^16: once a minute it may have to wait a little more.
@@ -15,13 +15,13 @@ pub(crate) struct QueueMisses {
 }
 
 impl QueueMisses {
-    /// Data has come by the connection's own queue.
+    /// Data has arrived on the connection's own queue.
     pub(crate) fn hit(&mut self) {
         self.count = 0;
     }
 
-    /// Data has come by another one, `now`. Returns whether the connection is to move there, if it
-    /// can.
+    /// Data has arrived on another queue, `now`. Returns whether the connection should move there,
+    /// if it can.
     #[must_use]
     pub(crate) fn miss(&mut self, queue: u8, now: Instant) -> bool {
         if self.queue != queue {

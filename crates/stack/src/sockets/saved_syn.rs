@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::packet::Packet;
 use crate::sync::lock;
 
-/// The headers of a SYN that is worked on, as they are in the packet. They are noted only where a
+/// The headers of the SYN being processed, as they are in the packet. They are stored only if a
 /// listener saves SYNs, since that takes an allocation.
 pub(crate) struct SynHeaders {
     /// Hardly any segment has one, and all would pay for its room.

@@ -37,7 +37,7 @@ pub struct WaitKey {
 enum Waiter {
     /// It processes data as soon as it runs, and may check for more before it answers.
     Task,
-    /// It does nothing else: it has no answer when it sleeps again.
+    /// It only waits: it has no answer when it sleeps again.
     Thread,
     /// It does not wait for data.
     NoReader,

@@ -490,7 +490,7 @@ impl Stack {
         None
     }
 
-    /// Records that an attempt that came by the queue `home` waits until then.
+    /// Records that an attempt that arrived on the queue `home` waits until then.
     fn note_gate_end(&self, home: u8, until: Instant) {
         self.tables.listeners().gate_ends_at(until);
         if home != 0 {

@@ -27,7 +27,7 @@ use crate::sockets::path_report::PathReport;
 use crate::stack::work::Work;
 
 impl Work<'_> {
-    /// For a poller that owns the socket: data for it has come by this queue.
+    /// Called by a poller that owns the socket: data for it has arrived on this queue.
     pub(crate) fn note_queue(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         if endpoint.home() == self.home() {
             inner.misses.hit();

@@ -72,7 +72,7 @@ impl Work<'_> {
         true
     }
 
-    /// Works on all that waits, and returns how much it was.
+    /// Processes all waiting packets, and returns their number.
     fn empty_prequeue(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) -> u64 {
         let mut count = 0;
         while let Some(mut segment) = inner.prequeue.as_mut().and_then(|prequeue| prequeue.pop()) {

@@ -60,7 +60,7 @@ impl Stack {
         };
         let mut packet = packet;
         if !packet.head.is_empty() && packet.head.len() != data_at {
-            // A head with data in it: a copy, which none of our devices makes necessary.
+            // A head with data in it: a copy, which none of this crate's devices makes necessary.
             packet = self.linearised(packet);
         }
         // Signatures are rare: segments without them cost nothing.
@@ -300,7 +300,7 @@ impl Work<'_> {
         true
     }
 
-    /// Whether a SYN from `source` is worked on although SYNs have had their share.
+    /// Whether a SYN from `source` is processed although SYNs have had their share.
     fn spares(&self, state: &mut PollState, source: IpAddr) -> bool {
         let peers = self.stack.policies.proven_peers();
         state.syns.may_spare()

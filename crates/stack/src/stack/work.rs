@@ -66,7 +66,7 @@ pub(crate) struct Work<'a> {
     pub(crate) strays: Vec<(FlowKey, Segment)>,
     /// Strays are being routed.
     pub(crate) routes: bool,
-    /// The headers of the SYN that is worked on, if some listener keeps those of its connections.
+    /// The headers of the SYN being processed, if some listener saves those of its connections.
     pub(crate) syn_headers: Option<SynHeaders>,
     /// The earliest timer that was armed.
     armed: Instant,

@@ -215,7 +215,7 @@ impl UdpTable {
         self.ports.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a socket in a free place. It is found by its place from now on, and by nothing else.
+    /// Makes a socket in a free place. From now on it is found only by its place.
     ///
     /// # Errors
     /// If there is no place.

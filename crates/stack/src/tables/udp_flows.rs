@@ -43,7 +43,7 @@ pub(crate) enum Inserted {
     Yes(Option<Arc<UdpEndpoint>>),
     /// There is one with the same four-tuple.
     Taken(Arc<UdpEndpoint>),
-    /// All places are taken by flows that were used lately.
+    /// All places are taken by recently used flows.
     Full,
 }
 
@@ -122,8 +122,8 @@ impl FlowTable {
         &mut self.ends[usize::from(rank.assured)]
     }
 
-    /// Takes the flow out that would end first of those that were not used lately. An assured flow
-    /// goes only if there is no other.
+    /// Removes the flow that would end first of those that were not used recently. An assured flow
+    /// is removed only if there is no other.
     fn evict(&mut self, now: Instant) -> Option<Arc<UdpEndpoint>> {
         let mut passed = Bound::Unbounded;
         for _ in 0..EVICTION_LOOKS {

@@ -51,7 +51,7 @@ pub(crate) struct Cubic {
     per: u32,
     /// The window before the last reduction; zero if there is none.
     w_max: u32,
-    /// The window and the time at which `per` was worked out.
+    /// The window and the time at which `per` was computed.
     last_cwnd: u32,
     last_time: u32,
     /// The window at the inflection of the curve, and when it is met, in 1/1024 s.

@@ -72,7 +72,7 @@ impl HyStartPlusPlus {
         self.phase = Phase::Over;
     }
 
-    /// Whether nothing is lost if the next round is taken for the first.
+    /// Whether nothing is lost if the next round is treated as the first.
     pub(super) fn may_begin_anew(&self) -> bool {
         self.phase == Phase::Standard
     }

@@ -69,7 +69,7 @@ use unused::Unused;
 /// ssthresh before anything is known of the path (Linux: `TCP_INFINITE_SSTHRESH`).
 pub(crate) const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// The largest window in segments, far beyond what RFC 7323 can advertise.
+/// The largest window in segments, far beyond the largest window of RFC 7323.
 const MAX_CWND: u32 = 1 << 26;
 
 /// The most that the ACKs of one burst are taken to be spread.
@@ -145,7 +145,8 @@ pub(crate) struct AckSample {
     pub(crate) marked: u32,
     /// They were counted (Accurate ECN).
     pub(crate) marks_counted: bool,
-    /// Payload bytes of these: those of Accurate ECN's option if there was one, else full segments.
+    /// Payload bytes of these: those of Accurate ECN's option if there was one, otherwise full
+    /// segments.
     pub(crate) marked_bytes: u32,
     /// Segments in flight after it.
     pub(crate) in_flight: u32,
@@ -536,7 +537,7 @@ impl Controller {
         }
     }
 
-    /// Something else has happened.
+    /// Another event has happened.
     pub(crate) fn on_event(&mut self, event: Event) {
         if !matches!(event, Event::Mss(_)) {
             self.lease();

@@ -1,5 +1,5 @@
-//! The windows of CUBIC and Reno at a given loss (RFC 8312, section 5.1, tables 1 and 2), and what
-//! reordering without any loss does to them.
+//! The windows of CUBIC and Reno at a given loss (RFC 8312, section 5.1, tables 1 and 2), and the
+//! effect of reordering without any loss.
 
 extern crate std;
 
@@ -74,7 +74,7 @@ fn ideal(algorithm: CongestionAlgorithm, rtt: Duration, every: u64, start: f64) 
     segments as f64 * rtt.as_nanos() as f64 / (nanos - since) as f64
 }
 
-/// In what a window is counted.
+/// The unit of a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     /// Fractions of segments, as in the formulas of RFC 8312.
@@ -83,8 +83,8 @@ enum Unit {
     Segment,
 }
 
-/// C and beta of RFC 8312, and what an ACK adds to the window of Reno as fast as CUBIC (section
-/// 4.2), in segments per window.
+/// C and beta of RFC 8312, and the growth per ACK of Reno's window as fast as CUBIC (section 4.2),
+/// in segments per window.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);

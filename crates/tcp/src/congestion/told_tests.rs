@@ -252,8 +252,8 @@ fn a_probe_of_the_path_mtu_that_is_lost_is_no_loss() {
     assert!(inputs.iter().any(|input| matches!(input, Input::Event(Event::Resend { .. }))));
 }
 
-/// The last segment of four is lost. A probe repairs it; an ACK of what follows shows that one
-/// copy alone has arrived.
+/// The last segment of four is lost. A probe repairs it; an ACK of later data shows that only one
+/// copy has arrived.
 #[test]
 fn a_loss_that_a_probe_repairs_is_told() {
     let mut setup = Setup::default().nodelay();

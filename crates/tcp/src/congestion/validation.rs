@@ -197,7 +197,7 @@ impl Validation {
     }
 }
 
-/// The most that was acknowledged within a round trip, of late (section 4.2).
+/// The most that was acknowledged within a round trip recently (section 4.2).
 #[derive(Clone, Debug, Default)]
 struct PipeAck {
     /// The largest sample of each part of the period, the newest part first.

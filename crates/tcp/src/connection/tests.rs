@@ -351,7 +351,7 @@ fn strange_write(dice: &mut Dice, conn: &mut Connection, cx: &Context) {
     let _ = conn.take_report();
 }
 
-/// An option that changes what is sent when.
+/// An option that changes which packets are sent, and when.
 fn strange_send_option(dice: &mut Dice, conn: &mut Connection, cx: &Context) {
     let on = dice.roll(2) == 0;
     let number = dice.roll(20_000);

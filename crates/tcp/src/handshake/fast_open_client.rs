@@ -22,7 +22,7 @@ const OPTION_SPACE: usize = 40;
 /// Timeouts in a row that make a black hole likely (as on Linux).
 const BLACKHOLE_TIMEOUTS: u8 = 2;
 
-/// How soon the SYN is retransmitted after a SYN-ACK that acknowledges something else (as on
+/// The delay of the SYN's retransmission after a SYN-ACK that acknowledges another number (as on
 /// Linux).
 const BAD_SYN_ACK_RTO: Nanos = Nanos::from_millis(2);
 
@@ -86,7 +86,7 @@ impl FastOpenClient {
     }
 
     /// The `timeouts`-th retransmission timeout in a row, counted from zero; `expired` if it is the
-    /// last one. Middleboxes may swallow a connection that began with Fast Open.
+    /// last one. Middleboxes may drop a connection that began with Fast Open.
     pub(crate) fn on_timeout(&mut self, timeouts: u8, expired: bool) {
         let likely = timeouts == BLACKHOLE_TIMEOUTS || (timeouts < BLACKHOLE_TIMEOUTS && expired);
         if likely && (self.offered || self.sent > 0) {

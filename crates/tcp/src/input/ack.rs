@@ -20,7 +20,7 @@ const BEYOND_ACK: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0);
 pub(crate) enum AckOutcome {
     /// Processed, or an old duplicate: continue with the segment.
     Ok,
-    /// Its number cannot be that of an ACK under way: challenge ACK, drop the segment.
+    /// Its number cannot be that of an ACK in transit: challenge ACK, drop the segment.
     Unbelievable,
 }
 

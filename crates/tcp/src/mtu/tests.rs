@@ -22,7 +22,7 @@ fn probing(mode: u8) -> Trace {
     t
 }
 
-/// The lengths of what leaves now.
+/// The lengths of the packets that leave now.
 fn lengths(t: &mut Trace) -> Vec<usize> {
     let mut lengths = Vec::new();
     while let Some(packet) = t.next() {

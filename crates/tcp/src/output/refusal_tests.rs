@@ -13,7 +13,7 @@ use crate::testing::{Setup, Trace, show, under_miri};
 use crate::time::Duration;
 
 impl Trace {
-    /// Offers what leaves next, and refuses it. Returns what it was.
+    /// Offers the next packet, and refuses it. Returns the packet.
     fn refuse(&mut self, why: Refusal) -> Option<String> {
         let mut refused = None;
         let left = self.call(|conn, cx| {
@@ -60,7 +60,7 @@ impl Trace {
     }
 }
 
-/// The ways to a packet that leaves: its name, and what goes before it.
+/// The ways to a packet that leaves: its name, and the events before it.
 fn ways() -> Vec<(&'static str, Trace)> {
     let mut ways = Vec::new();
     let mut add = |name, setup, script: fn(&mut Trace)| {

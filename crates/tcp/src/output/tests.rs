@@ -1,4 +1,4 @@
-//! Traces of what leaves and when; whole transfers between two ends.
+//! Traces of departing packets and their times; whole transfers between two ends.
 
 use plimsoll_wire::tcp::TcpFlags;
 use std::vec::Vec;
@@ -566,7 +566,7 @@ fn an_odd_rest_is_filled_from_what_follows() {
     t.expect("P. 1:5001 ack 1 x5");
     t.expect("P. 5001:10001 ack 1 x5");
     t.expect_nothing();
-    // Half of cwnd, and what is left of it: an odd rest of the unit stays.
+    // Half of cwnd, and its free part: an odd rest of the unit stays.
     t.recv(". 1:1 ack 4001");
     t.expect("P. 10001:17001 ack 1 x7");
     t.expect(". 17001:18001 ack 1");

@@ -45,7 +45,7 @@ pub enum Reader {
     /// No thread waits.
     #[default]
     Absent,
-    /// A thread that does nothing else: if it then finds nothing to read, it has no answer yet.
+    /// A thread that only waits: if it then finds nothing to read, it has no answer yet.
     Waiting,
     /// A task that has left a waker. It may read until it finds nothing, and answer after that.
     Polling,
@@ -79,7 +79,7 @@ pub(super) struct Arrival {
     pub(super) full_push: bool,
     /// The waiting reader, if the segment had PSH and satisfies its read.
     pub(super) wakes: Reader,
-    /// Whether the segment filled a hole, wholly or in part, or holes remain.
+    /// Whether the segment filled a hole, fully or in part, or holes remain.
     pub(super) hole: bool,
     /// It ended beyond the window that was offered.
     pub(super) overruns: bool,

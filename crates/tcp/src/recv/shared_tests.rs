@@ -10,7 +10,7 @@ use crate::event::ReadError;
 use crate::segment::{Ecn, Segment};
 use crate::testing::{Setup, Trace, pattern};
 
-/// A segment of `len` bytes, next in order, in a chunk of its own. Returns where its bytes lie.
+/// A segment of `len` bytes, next in order, in its own chunk. Returns the address of its bytes.
 fn arrive(t: &mut Trace, len: usize) -> *const u8 {
     let at = t.conn.rcv.nxt.since(t.conn.rcv.irs) as usize;
     let data: Vec<u8> = (at..at + len).map(pattern).collect();

@@ -86,7 +86,7 @@ pub(crate) struct TextEffects {
 /// The kind of data in order.
 #[derive(Clone, Copy)]
 struct InOrder {
-    /// Whether it filled a hole, wholly or in part.
+    /// Whether it filled a hole, fully or in part.
     hole: bool,
     push: bool,
     /// One segment, full and with PSH.

@@ -127,7 +127,7 @@ impl SendSide {
 
     /// A completion that data or a retransmission was left to has come.
     pub(crate) fn on_awaited_completion(&mut self) {
-        // MSG_MORE binds the push of its own write only.
+        // MSG_MORE affects only the push of its own write.
         self.more = false;
     }
 

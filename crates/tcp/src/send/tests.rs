@@ -16,7 +16,7 @@ fn writes_are_partial_and_then_block() {
     t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(5000)));
     assert_eq!(t.conn.sndbuf(), 10_000);
     assert_eq!(write(&mut t, 3000), Ok(3000));
-    // A unit is a segment, since two fit the window; six and what they cost fill the buffer.
+    // A unit is a segment, since two fit the window; six with their overhead fill the buffer.
     assert_eq!(write(&mut t, 4000), Ok(3000));
     assert_eq!(write(&mut t, 3000), Err(WriteError::WouldBlock));
     assert_eq!(write(&mut t, 0), Ok(0));
@@ -29,7 +29,7 @@ fn a_writer_waits_for_a_third_of_the_buffer() {
     t.call(|conn, cx| conn.set_option(cx, SetOption::SndBuf(5000)));
     assert_eq!(write(&mut t, 7000), Ok(6000));
     let config = t.config.clone();
-    // Unacknowledged units, and what they leave of the buffer.
+    // Unacknowledged units, and the rest of the buffer.
     for (ack, room, woken) in [(2001, 0, false), (3001, 10_000 - 3 * 1832, true)] {
         let _ = t.drain_any();
         t.recv(&std::format!(". 1:1 ack {ack}"));

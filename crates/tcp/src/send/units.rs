@@ -28,7 +28,7 @@ pub(crate) struct Unit {
     /// A write ended it with MSG_EOR: nothing joins it from behind, now or when it is
     /// retransmitted.
     pub(crate) record: bool,
-    /// A zero-copy write has bytes in it: nothing else joins it when it leaves.
+    /// A zero-copy write has bytes in it: no other data joins it when it leaves.
     pub(crate) zerocopy: bool,
     /// A zero-copy write has no room for further parts in it.
     pub(crate) sealed: bool,

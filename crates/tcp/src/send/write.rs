@@ -361,7 +361,8 @@ impl SendSide {
         self.buf_limit = self.buf_limit.max(wanted);
     }
 
-    /// Bytes that a writer with `left` bytes may add if the buffer counts data only; else no bound.
+    /// Bytes that a writer with `left` bytes may add if the buffer counts data only; otherwise no
+    /// limit.
     fn raw_room(&self, config: &Config, left: usize) -> usize {
         let lowat = (config.tcp_sndbuf_raw as usize).min(self.buf_limit);
         if lowat == 0 {

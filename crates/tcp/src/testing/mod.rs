@@ -81,7 +81,7 @@ impl Default for Setup {
             config: Config {
                 tcp_timestamps: false,
                 tcp_window_scaling: false,
-                // Most traces are about something else.
+                // Most traces are about other subjects.
                 tcp_early_retrans: 0,
                 ..Config::default()
             },

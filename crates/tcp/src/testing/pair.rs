@@ -187,7 +187,7 @@ impl Pair {
         let memory = self.memory();
         let this = &mut self.ends[end];
         let bytes = this.below.iter().map(|entry| entry.2).sum();
-        // Every packet below is charged once, and nothing else is.
+        // Every packet below is charged exactly once.
         let packets = this.conn.snd.next_serial().0 - 1 - this.completed.0;
         assert_eq!(packets, this.below.len() as u64, "the charge of a packet is lost");
         let Plan { completions, keeps_departures, .. } = self.plan;

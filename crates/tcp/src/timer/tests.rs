@@ -1,4 +1,4 @@
-//! Every timer is armed by a trace, fires, and does what it is for.
+//! Every timer is armed by a trace, fires, and does its work.
 
 use super::*;
 use crate::config::SetOption;

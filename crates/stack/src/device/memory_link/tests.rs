@@ -11,7 +11,7 @@ fn millis(n: u64) -> Instant {
     Instant::from_millis(n)
 }
 
-/// Both ends of a link, and what a test needs around them.
+/// Both ends of a link, and the state that a test needs.
 struct Bench {
     a: Device,
     b: Device,

@@ -25,8 +25,8 @@ const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> In
     Instruction { code, registers, offset, immediate }
 }
 
-/// Answers with the number of the processor for a packet of at most `LONG` bytes, else with the
-/// hash of its flow.
+/// Returns the number of the CPU for a packet of at most `LONG` bytes, and the hash of its flow for
+/// a longer one.
 pub(super) const PROCESSOR: [Instruction; 7] = [
     // r6 = packet.len and r7 = packet.hash, at their offsets in `struct __sk_buff`.
     instruction(0x61, 0x16, 0, 0),

@@ -129,9 +129,9 @@ pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
     queue.device()
 }
 
-/// Opens a TUN device with `count` queues (at least one), each of which is its own device for a
-/// thread of its own. [`TunConfig::steering`] chooses the queue of the kernel's packets: by default
-/// the one on which the stack sent the flow's last packet.
+/// Opens a TUN device with `count` queues (at least one), each of which is a separate device that
+/// one thread can poll. [`TunConfig::steering`] chooses the queue of the kernel's packets: by
+/// default the one on which the stack sent the flow's last packet.
 ///
 /// # Errors
 /// As [`open`]. An existing interface must have been created with several queues.

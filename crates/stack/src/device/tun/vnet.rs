@@ -23,7 +23,7 @@ const GSO_ECN: u8 = 0x80;
 pub(super) struct Header {
     pub(super) flags: u8,
     pub(super) gso_type: u8,
-    /// Bytes of all headers of the packet. Only a hint on what arrives.
+    /// Bytes of all headers of the packet. Only a hint in arriving packets.
     pub(super) hdr_len: u16,
     pub(super) gso_size: u16,
     pub(super) csum_start: u16,

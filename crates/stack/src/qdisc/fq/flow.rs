@@ -140,7 +140,7 @@ impl Flows {
         self.old.first != NONE
     }
 
-    /// Moves a flow to the end of another list, or of its own.
+    /// Moves a flow to the end of another list, or of its present one.
     pub(super) fn move_to(&mut self, index: u32, place: Place) {
         self.unlink(index);
         self.append(index, place);

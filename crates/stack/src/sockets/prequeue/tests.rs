@@ -17,7 +17,7 @@ mod bounds {
         queue.block();
         assert_eq!(offer(&mut queue, 2, true), Offer::Queued { first: true });
         queue.unblock();
-        // It has not been worked on yet: order comes first.
+        // It has not been processed yet: order comes first.
         assert_eq!(offer(&mut queue, 3, true), Offer::Queued { first: false });
         assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(2), Some(3), None));
         assert_eq!(offer(&mut queue, 4, true), Offer::Refused(4));
@@ -97,7 +97,7 @@ mod model {
     struct Socket {
         prequeue: Prequeue<Packet>,
         readers: WakerSet,
-        /// The number of the last packet that was worked on.
+        /// The number of the last packet that was processed.
         done: usize,
         /// Data that can be read.
         readable: usize,
@@ -130,7 +130,7 @@ mod model {
         re_checks: bool,
         /// The poller takes the wakers when it queues, or when the socket becomes readable.
         wakes: bool,
-        /// A pure ACK waits behind what waits.
+        /// A pure ACK waits after the waiting packets.
         keeps_order: bool,
     }
 

@@ -75,7 +75,7 @@ struct Train {
     data: Slice,
     stride: usize,
     count: usize,
-    /// The size of its chunk, if the train before it in the queue has another one; else 0.
+    /// The size of its chunk, if the train before it in the queue has another one; otherwise 0.
     pins: usize,
     /// It was copied to where the queue copies to.
     copied: bool,

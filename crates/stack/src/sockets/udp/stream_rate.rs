@@ -26,7 +26,7 @@ impl StreamRate {
         self.bytes += bytes;
     }
 
-    /// Whether it carries a stream: [`STREAM_BYTES`] or more in a span that ended lately.
+    /// Whether it carries a stream: [`STREAM_BYTES`] or more in a span that ended recently.
     pub(crate) fn is_stream(&self, now: Instant) -> bool {
         self.streamed && self.is_current(now)
     }

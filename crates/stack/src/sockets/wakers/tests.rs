@@ -1,4 +1,5 @@
-//! Tests of the set of wakers: who is kept, who leaves, and what a panic of one does to the others.
+//! Tests of the set of wakers: the wakers that are kept or removed, and the effect of one's panic
+//! on the others.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -31,7 +31,7 @@ fn release(pair: &Pair, endpoint: &Arc<Endpoint>, owned: Owned<'_>) {
     work.finish();
 }
 
-/// Writes `parts` of 3000 bytes, each in a tick of its own, so that they do not merge.
+/// Writes `parts` of 3000 bytes, each in its own tick, so that they do not merge.
 fn write_apart(pair: &mut Pair, client: &TcpSocket, data: &[u8]) {
     for part in data.chunks(3000) {
         assert_eq!(client.write(pair.now, part), Ok(part.len()));

@@ -126,7 +126,7 @@ fn cookies_follow_the_keys() {
     let mut pair = pair("0x402");
     let listener = pair.listen(B4, 16);
     learn(&mut pair, &listener);
-    // A new key; cookies of the old one are still good, and a new one comes along.
+    // A new key; cookies of the old one are still valid, and a new one is sent.
     pair.b.sysctl().set(KEYS, &format!("{OTHER},{KEY}")).unwrap();
     let first = pair.a.peer_metrics()[0].cookie;
     let (_first, _) = connect(&pair, b"a");

@@ -1,8 +1,9 @@
 //! IPv6 input (RFC 8200): the chain of extension headers, fragments, and answers.
 //!
 //! Addresses of the form `::ffff:a.b.c.d` represent IPv4 within a program and must not appear on
-//! the wire: a packet with one is dropped, lest a program take its sender for an IPv4 host or for
-//! loopback. Link-local addresses are placed in the zone of the interface (RFC 4007, section 9).
+//! the wire: a packet with one is dropped, so that no program mistakes its sender for an IPv4 host
+//! or for loopback. Link-local addresses are placed in the zone of the interface (RFC 4007, section
+//! 9).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -106,7 +107,7 @@ impl Stack {
         self.deliver(work, state, packet, &arrived);
     }
 
-    /// Goes along the extension headers of a packet.
+    /// Walks the extension headers of a packet.
     fn ipv6_chain(
         &self,
         work: &mut Work<'_>,

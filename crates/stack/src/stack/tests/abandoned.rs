@@ -217,7 +217,7 @@ fn a_hundred_thousand_connections_of_which_one_in_ten_is_abandoned() {
     assert!(hour.iter().all(|at| *at == first), "memory is flat: {hour:?}");
     let forgotten = (COUNT / 40) as u64;
     assert_eq!(all.world.pair.b.counter("plimsoll.HalfCloseTimeouts"), Some(forgotten));
-    // Those that stayed are as good as ever, and there is no place for more than the budget.
+    // The connections that stayed still work, and there is no place for more than the budget.
     let (now, b) = (all.world.pair.now, all.world.pair.b.clone());
     b.set_sysctl(now, "plimsoll.max_connections", &all.open.len().to_string()).unwrap();
     let more = all.world.pair.a.connect(now, addr("198.51.100.99", 443), None, Options::default());

@@ -28,7 +28,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// The bytes that are charged for what is in the ring.
+    /// The bytes that are charged for the packets in the ring.
     fn charged(&self) -> u64 {
         self.packets.iter().filter_map(|packet| packet.charge.as_ref()).map(charge).sum()
     }

@@ -1,4 +1,4 @@
-//! Budgets of stacks, listeners and connections: what is refused, what waits, what is counted.
+//! Budgets of stacks, listeners and connections: refusals, waits and counts.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -56,7 +56,7 @@ fn a_listener_has_no_more_connections_than_its_budget() {
     let fifth = pair.connect(B4);
     pair.settle();
     assert_eq!((connected(&fifth), counted(&pair, "plimsoll.BudgetConnections")), (OPEN, refused));
-    // Lowered: what is there stays.
+    // Lowered: existing connections stay.
     listener.set_budget(Budget { connections: Some(1), ..Budget::default() }).unwrap();
     assert_eq!((servers[1].state(), listener.budget_use().connections), (State::Established, 3));
     drop((servers, clients, elsewhere, fifth, listener));
@@ -251,7 +251,7 @@ fn the_memory_of_one_connection_is_bounded() {
     // The memory of one packet is not known before it is taken: buffers of which it is a part.
     const BEYOND: usize = 3 * 65_536 + 3 * 4096;
     let mut pair = Pair::new();
-    // As an option of the listener: for what comes from there.
+    // As an option of the listener, for its connections.
     let options = Options::default().memory_budget(Some(BUDGET));
     let listener = pair.b.listen(addr(B4, 80), 8, options).unwrap();
     listener.set_budget(Budget { memory: Some(1 << 30), ..Budget::default() }).unwrap();

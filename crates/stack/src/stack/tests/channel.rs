@@ -37,7 +37,7 @@ impl Bridged {
         Bridged { pair, a, b, carried: 0, longest: 0, lost: BTreeSet::new() }
     }
 
-    /// Carries what there is; `false` if there was nothing.
+    /// Carries all packets; `false` if there were none.
     fn carry(&mut self) -> bool {
         let before = self.carried;
         let Bridged { a, b, carried, longest, lost, .. } = self;

@@ -9,7 +9,7 @@ use plimsoll_wire::{icmpv4, protocol};
 use super::harness::*;
 use super::icmp::{Bare, icmp4, icmp6, v4, v4_fragment, v6};
 
-/// An offset in an IPv4 header whose change breaks the checksum and nothing else.
+/// An offset in an IPv4 header whose change breaks only the checksum.
 const TTL_AT: usize = 8;
 
 /// A packet of IPv4 that quotes nothing that was ever sent.

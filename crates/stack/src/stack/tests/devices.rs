@@ -1,4 +1,4 @@
-//! Devices that fail, panic, take their time, and are replaced: what that does to the rest.
+//! Devices that fail, panic, take their time, and are replaced: the effect on the rest.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ enum Fault {
 const FAULTS: [Fault; 4] =
     [Fault::ReceiveFails, Fault::ReceivePanics, Fault::TransmitFails, Fault::TransmitPanics];
 
-/// Where a call says that it has begun, and what it waits for then.
+/// The channels by which a call reports that it has begun, and waits.
 type Gate = (Sender<()>, Receiver<()>);
 
 /// The commands of a test to a device.
@@ -397,7 +397,7 @@ fn connections_outlive_a_device_that_works_and_is_replaced() {
     assert!(longest <= 1300 - 40, "segments of {longest} bytes");
 }
 
-/// The old device had no room for what is on its way into it, and nothing else is queued.
+/// The old device had no room for the packets on their way into it, and nothing else is queued.
 #[test]
 fn what_a_busy_device_had_no_room_for_leaves_by_the_next() {
     let (near, far, _remote) = cable(LinkConfig { queue_limit: 1, ..LinkConfig::default() });

@@ -1,4 +1,4 @@
-//! Fragments: what the datagram takes from which of them, and which are answered.
+//! Fragments: the header fields of the datagram, and the errors.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -215,7 +215,7 @@ fn the_interface_is_that_of_the_first_fragment() {
             let socket = stack.bind_udp(addr(if v6 { A6 } else { A4 }, 9)).unwrap();
             let (pool, now) = (Pool::new(), Instant::from_millis(1000));
             let packets = two(v6, [FRONT; 2], &[7; 60]);
-            // The first fragment comes by the second link.
+            // The first fragment arrives on the second link.
             let mut order = [(1, &packets[0]), (0, &packets[1])];
             if reversed {
                 order.reverse();
@@ -253,7 +253,7 @@ fn two_links() -> (Arc<Stack>, [Device; 2]) {
     (Stack::new(config).unwrap(), [first, second])
 }
 
-/// RFC 8200, section 4.5. IPv4 has no such rule, and Linux takes what is cut shorter.
+/// RFC 8200, section 4.5. IPv4 has no such rule, and Linux accepts shorter fragments.
 #[test]
 fn a_first_fragment_without_all_headers_is_dropped_and_answered() {
     let mut bare = Bare::new(&[]);
@@ -277,7 +277,7 @@ fn a_first_fragment_without_all_headers_is_dropped_and_answered() {
     assert_eq!((bare.count("IpReasmReqds"), bare.count("IpReasmOKs")), (2, 1));
 }
 
-/// The "time exceeded" in `packet`: its code and what it quotes.
+/// The "time exceeded" in `packet`: its code and its quote.
 fn time_exceeded(packet: &[u8]) -> (u8, Vec<u8>) {
     if packet[0] >> 4 == 6 {
         let message = Icmpv6Repr::parse(A6.parse().unwrap(), B6.parse().unwrap(), &packet[40..]);
@@ -291,7 +291,7 @@ fn time_exceeded(packet: &[u8]) -> (u8, Vec<u8>) {
     (code, packet.to_vec())
 }
 
-/// Polls once `time` has passed, and returns what was sent.
+/// Polls once `time` has passed, and returns the sent packets.
 fn after(bare: &mut Bare, time: Duration) -> Vec<Vec<u8>> {
     bare.now += time;
     bare.take()
@@ -336,7 +336,7 @@ fn a_reassembly_that_takes_too_long_is_reported_and_quotes_its_first_fragment() 
     }
 }
 
-/// No error answers an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4), nor what was sent to
+/// No error answers an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4), nor a packet to
 /// several hosts.
 #[test]
 fn expired_errors_and_broadcasts_are_not_reported() {

@@ -301,8 +301,8 @@ fn an_attempt_ends_by_reset_by_another_by_time_and_with_the_listener() {
     assert_eq!(pair.b.next_deadline(), None, "no timer is left behind");
 }
 
-/// Spoofed SYNs cost a bounded number of places and no answer; who comes when they have gone is
-/// served.
+/// Spoofed SYNs cost a bounded number of places and no answer; a peer that comes when they have
+/// gone is served.
 #[test]
 fn a_flood_at_the_gate_is_bounded_and_never_answered() {
     let mut pair = Pair::new();

@@ -1,6 +1,6 @@
-//! A gate on a channel device under anything that peers and the application may do: what the
-//! application has not let in is never answered, the bounds of the gate hold, and when all have
-//! gone nothing is left.
+//! A gate on a channel device under arbitrary actions of peers and the application. Attempts that
+//! the application has not accepted are never answered, the limits of the gate hold, and when all
+//! have gone nothing is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -29,7 +29,7 @@ struct Sent {
     flags: TcpFlags,
     /// The sequence number: one of few, so that SYNs are repeated and numbers fit.
     seq: u32,
-    /// It acknowledges what the stack has sent last, or nothing of sense.
+    /// It acknowledges the stack's last packet, or a random number.
     acks: bool,
     timestamps: Option<u32>,
     data: usize,

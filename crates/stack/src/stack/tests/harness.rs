@@ -204,7 +204,7 @@ pub(crate) fn drain(socket: &TcpSocket, now: Instant, out: &mut Vec<u8>) -> bool
     }
 }
 
-/// Writes what fits from `data` at `at`.
+/// Writes as much as fits from `data` at `at`.
 pub(crate) fn feed(socket: &TcpSocket, now: Instant, data: &[u8], at: &mut usize) {
     while *at < data.len() {
         match socket.write(now, &data[*at..]) {

@@ -35,7 +35,7 @@ impl Bare {
         Bare { a: stack(left, A4, A6, sysctls), device, pool: Pool::new(), now }
     }
 
-    /// Gives a packet to the stack and returns what it answers.
+    /// Passes a packet to the stack and returns its answers.
     pub(super) fn exchange(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let payload = self.pool.copy_from(bytes).into();
         self.give(Packet { payload, ..Packet::new() })

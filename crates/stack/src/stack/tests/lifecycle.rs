@@ -95,7 +95,7 @@ fn a_device_that_goes_away() {
 
 #[test]
 fn a_sleeping_poller_is_woken() {
-    // Two stacks, each polled by a thread of its own that sleeps when there is nothing to do.
+    // Two stacks, each polled by its own thread, which sleeps when there is nothing to do.
     let mut pair = Pair::new();
     let listener = pair.listen(B4, 16);
     let (client, server) = pair.open(B4, &listener);

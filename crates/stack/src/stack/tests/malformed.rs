@@ -153,7 +153,7 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Completes the transport checksum, so that what is behind it is reached.
+/// Completes the transport checksum, so that the code after its check is reached.
 fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     use crate::offload::Layout;
     use plimsoll_wire::checksum;

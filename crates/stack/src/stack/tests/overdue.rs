@@ -1,4 +1,4 @@
-//! A stack that was stopped beyond a timeout processes what has arrived before a timer acts on
+//! A stack that was stopped beyond a timeout processes arrived packets before a timer acts on
 //! silence.
 //!
 //! Most tests run twice: once the peer has answered while the stack was stopped, and once it has
@@ -359,7 +359,7 @@ fn a_segment_in_the_prequeue_is_processed_before_the_timer() {
     assert_eq!(pair.counter("TcpRetransSegs").0, 0);
 }
 
-/// Receives junk in front of what the device holds.
+/// Receives junk before the device's packets.
 struct Flooded {
     inner: Box<dyn DeviceRx>,
     /// Packets of junk that are left.
@@ -393,7 +393,7 @@ impl DeviceRx for Flooded {
     }
 }
 
-/// A pair whose `a` receives `junk` in front of all else from the next second on.
+/// A pair whose `a` receives `junk` before all other packets from the next second on.
 fn flooded(junk: usize) -> Pair {
     let (left, right) = memory_link::pair(LinkConfig::default());
     let now = Instant::from_millis(1000);

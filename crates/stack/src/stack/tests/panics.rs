@@ -1,4 +1,4 @@
-//! A panic while a connection is worked on aborts that connection and nothing else.
+//! A panic while a connection is worked on aborts only that connection.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl Two {
         drop(owned);
     }
 
-    /// The trap has sprung on the poller: the victim is gone, and nothing else.
+    /// The trap has sprung on the poller: only the victim is gone.
     fn check_polled(mut self) {
         self.pair.settle();
         assert_eq!(self.servers[0].write(self.pair.now, b"x"), Err(PANICKED));
@@ -453,7 +453,7 @@ fn of_a_half_open_connection_and_its_end() {
     assert_eq!(pair.b.connection_memory().connections, 0);
 }
 
-/// The answer to a SYN, what a cookie brings back, and its place in the table.
+/// The answer to a SYN, the connection of a cookie, and its place in the table.
 #[test]
 fn of_a_cookie() {
     for site in 1..=3 {

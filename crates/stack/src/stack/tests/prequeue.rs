@@ -163,7 +163,7 @@ fn the_end_comes_behind_the_data() {
     let mut buf = [0; 10];
     assert_eq!(client.read(pair.now, &mut buf), Ok(4));
     assert_eq!(client.read(pair.now, &mut buf), Ok(0));
-    // A FIN alone is worked on by the poller, and wakes.
+    // The poller processes a FIN alone, which wakes the reader.
     let reader = blocked_reader(&server);
     client.shutdown(pair.now, std::net::Shutdown::Write).unwrap();
     pair.run(SHORT);

@@ -43,7 +43,7 @@ fn the_header_checksum_and_the_identification_are_filled_in() {
     let sent = send(&mut bare, &packet).unwrap();
     let (repr, _) = Ipv4Repr::parse(&sent[0]).unwrap();
     assert_ne!(repr.ident, 0);
-    // Options are the application's business.
+    // The application is responsible for options.
     let mut packet = vec![0x46, 0, 0, 28, 0, 9, 0, 0, 64, 99, 0, 0];
     packet.extend([192, 0, 2, 1, 192, 0, 2, 2, 1, 1, 1, 0]);
     packet.extend(b"ahoy");

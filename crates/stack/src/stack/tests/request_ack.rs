@@ -14,7 +14,7 @@ enum Server {
     LooksForMore,
     /// The same, for a task that waits for readiness along with others, each under a key.
     AwaitsReadiness,
-    /// A thread that blocks, so that who looks for more has no answer.
+    /// A thread that blocks, so a further read means that it has no answer.
     SleepsAgain,
     /// Takes two milliseconds.
     Slow,

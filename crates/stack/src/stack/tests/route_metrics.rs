@@ -1,4 +1,4 @@
-//! Attributes of routes, and what a socket says of the MTU of its path.
+//! Attributes of routes, and a socket's options for the MTU of its path.
 
 use plimsoll_tcp::{
     CongestionAlgorithm, Duration, Options, PathMtuDiscovery, RouteMetrics, SetOption,
@@ -69,7 +69,7 @@ fn a_route_without_mtu_takes_the_place_of_a_wider_one_with_it() {
     assert_eq!(mtu(), before);
 }
 
-/// The SYN of a connection to `B4`, and what its MTU is after a message that says 600.
+/// The SYN of a connection to `B4`, and its MTU after a message with 600.
 fn told_600(bare: &mut Bare, options: Options) -> (Vec<u8>, u16) {
     let socket = bare.a.connect(bare.now, addr(B4, 80), None, options).unwrap();
     let syn = bare.take().remove(0);

@@ -37,7 +37,7 @@ fn rst_ack() -> TcpFlags {
     RST | ACK
 }
 
-/// A stack with a listener on port 80, and a peer that sends what it likes.
+/// A stack with a listener on port 80, and a peer that sends arbitrary segments.
 struct Peer {
     stack: Arc<Stack>,
     listener: Arc<Listener>,
@@ -481,7 +481,7 @@ fn through_the_prequeue() {
         if reads {
             assert_eq!(server.read(peer.now, &mut [0; 2]), Ok(2));
         } else {
-            // It does not come, so that the poller works on it.
+            // It does not come, so the poller processes it.
             peer.now = peer.stack.next_deadline().unwrap();
             peer.stack.poll(peer.now, 64).unwrap();
         }

@@ -54,7 +54,7 @@ fn wide_pair() -> Pair {
 
 /// Moves all that `a` has queued into the link.
 fn arrive(pair: &Pair) {
-    // A poll moves a part of what is queued into the device.
+    // A poll moves a part of the queued packets into the device.
     while pair.a.poll(pair.now, 64).unwrap().worked {}
 }
 

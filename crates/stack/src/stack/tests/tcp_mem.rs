@@ -318,7 +318,7 @@ fn a_connection_whose_reader_sleeps_outlives_the_shortage() {
     let data = pattern(MIB, 1);
     let mut flows = unread(&mut pair, &data);
     assert!(pair.b.counter("TcpExtTCPRcvQDrop").unwrap() > 0, "more was offered than there is");
-    // Longer than what retransmissions without progress are allowed.
+    // Longer than the limit of retransmissions without progress.
     pair.run(Duration::from_secs(3 * 3600));
     let mut got = vec![Vec::new(); flows.len()];
     let done = pair.run_until(Duration::from_secs(3600), |pair| {

@@ -72,7 +72,7 @@ fn in_packets_beyond_64_kib() {
     }
 }
 
-/// As the same, on a bad link: what is lost, doubled and overtaken is long.
+/// The same, on a bad link: the lost, duplicated and overtaken packets are long.
 #[test]
 fn in_packets_beyond_64_kib_with_loss() {
     let link = LinkConfig {

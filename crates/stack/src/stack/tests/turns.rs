@@ -3,7 +3,7 @@
 use super::harness::*;
 use crate::WaitKey;
 
-/// When, and by whom, a request is answered. Both look for more before they answer.
+/// The time and the thread of a request's answer. Both check for more before they answer.
 #[derive(Clone, Copy, PartialEq)]
 enum Answer {
     /// In the turn that follows the batch.

@@ -1,4 +1,4 @@
-//! UDP sockets: who gets what, the bounds of the queues, fragments, segments, groups.
+//! UDP sockets: delivery, the limits of the queues, fragments, segments, groups.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -205,7 +205,8 @@ fn the_poller_leaves_the_devices_to_a_reader_that_is_behind_and_at_work() {
     for _ in 0..3 {
         assert_eq!(next(), Ok(100));
     }
-    // A reader that finds nothing looks into the device by itself, and takes what it has space for.
+    // A reader that finds no datagram polls the device by itself, and takes as many as it has space
+    // for.
     send(&pair, 6);
     for _ in 0..6 {
         assert_eq!(next(), Ok(100));

@@ -96,7 +96,7 @@ fn a_flow_ends_when_it_is_idle_and_sooner_without_an_answer() {
     assert_eq!(text(&answered, now), Err(ENDED));
     world.send("198.51.100.7", 443, b"again");
     assert_eq!(text(&world.accept().unwrap(), world.pair.now).unwrap(), "again");
-    // Each has a time of its own.
+    // Each has its own time.
     world.send("198.51.100.9", 443, b"short");
     let short = world.accept().unwrap();
     short.set_idle_timeout(Duration::from_secs(5)).unwrap();

@@ -34,7 +34,7 @@ fn a_train_above_one_datagram_s_length_leaves_as_several() {
     for (offloads, theirs) in [(true, B4), (true, B6), (false, B4)] {
         let link = LinkConfig { offloads, ..LinkConfig::default() };
         let (mut pair, server, client, how) = jumbo(link, theirs);
-        // One send takes what one datagram takes, as with the kernel's UDP_SEGMENT.
+        // One send takes as much as one datagram, as with the kernel's UDP_SEGMENT.
         let refused = client.send(pair.now, &how, &[&TRAIN]);
         assert_eq!(refused, Err(SocketError::MessageTooLong));
         assert_eq!(client.send_or_lose(pair.now, &how, &TRAIN[..9 * 8952 + 5]), Ok(()));

@@ -1,4 +1,4 @@
-//! Whom an arrival wakes: readers, writers and the wakers of tasks.
+//! The wakers that an arrival fires: readers, writers and tasks.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -95,8 +95,8 @@ fn data_out_of_order_wakes_nobody() {
     assert!(tested > 0, "no seed has the first segment overtaken");
 }
 
-/// Sends three segments. Returns whether the first was overtaken by another, after checking who was
-/// woken.
+/// Sends three segments. Returns whether the first was overtaken by another, after checking which
+/// wakers fired.
 fn overtaken_first_segment(seed: u64) -> bool {
     let reorder_delay = Duration::from_millis(20);
     let link = LinkConfig {

@@ -303,7 +303,7 @@ fn a_ping_is_answered_on_its_link() {
     pair.run(SOON);
     assert_eq!((sent(&pair.a), sent(&pair.b)), ([0, 2], [0, 2]));
     assert_eq!(pair.b.counter("Icmp6InEchoReplies"), Some(1));
-    // To an address of our own it goes by loopback.
+    // To a local address it goes by loopback.
     let refused = pair.a.send_raw(pair.now, &RawTransmit::default(), &icmp((A, A), &ping));
     assert!(matches!(refused, Err(SocketError::Invalid(_))), "{refused:?}: in which zone?");
     assert_eq!(sent(&pair.a), [0, 2]);

@@ -157,7 +157,7 @@ impl Stack {
             interface: usize::from(self.interfaces.first_way(arrived.interface)),
         };
         let stride = packet.gso.map(|gso| usize::from(gso.size));
-        // A head with data in it: a copy, which none of our devices makes necessary.
+        // A head with data in it: a copy, which none of this crate's devices makes necessary.
         if !packet.head.is_empty() && packet.head.len() != data_at {
             *packet = self.linearised(std::mem::take(packet));
         }
@@ -195,7 +195,7 @@ impl Stack {
             |charged, cost| memory.grow(charged, cost, limit),
             work.wakers(),
         );
-        // A reader looks into the devices of its own queue only.
+        // A reader polls only the devices of its own queue.
         state.left_to_reader |= at_home && next_poll == NextPoll::ByReader;
         let counters = counters_of(datagram.info.from);
         let dropped = match delivery {

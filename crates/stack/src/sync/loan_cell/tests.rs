@@ -99,7 +99,7 @@ mod loom_tests {
 
     /// A handle puts a value aside on the thread of the loop and moves to another thread, where it
     /// puts another aside and passes both on, while the loop takes the lent value. `done` is
-    /// whether the loop has passed on what it took before the handle continues.
+    /// whether the loop has passed on the value taken before the handle continues.
     fn taken_while_the_handle_leaves(done: bool) {
         loom::model(move || {
             let log = loom::sync::Arc::new(Mutex::new(Vec::new()));

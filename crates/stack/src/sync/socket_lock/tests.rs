@@ -233,7 +233,7 @@ mod model {
             None
         }
 
-        /// Does what was left; returns whether there was anything.
+        /// Does the work that was left; returns whether there was any.
         fn run_left(&self, connection: &mut Owned<'_, Socket>) -> bool {
             let left = connection.take_left();
             if left & BACKLOG != 0 {
@@ -383,8 +383,8 @@ mod model {
         segments(Parts { marks_the_end: false, ..WHOLE }, 1, 1);
     }
 
-    /// A count behind the lock. Loom finds out if two threads are at it without one having seen
-    /// what the other did.
+    /// A count behind the lock. Loom detects two threads that use it without one having seen the
+    /// other's writes.
     struct Count(SocketLock<Cell<u32>>);
 
     impl Count {

@@ -154,7 +154,7 @@ mod loom_tests {
                     woken
                 })
             };
-            // The poller: it works on what it gets, and waits for nothing.
+            // The poller: it processes the packets that it gets, and does not wait.
             if let Some(held) = token.take() {
                 let _ = held.abandon();
             }

@@ -136,7 +136,7 @@ pub(crate) struct Bottleneck {
     /// Segments that have left, and when one of them was lost for its number.
     pub(crate) carried: u64,
     pub(crate) drops: Vec<Instant>,
-    /// Segments under way, where they may overtake each other, by when they arrive.
+    /// Segments in transit, where they may overtake each other, by their arrival.
     transit: BTreeMap<(Instant, u64), (u32, u32)>,
     config: Config,
     counters: Counters,

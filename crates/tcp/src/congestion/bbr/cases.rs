@@ -2,13 +2,14 @@
 //! and durations, and bounds of its estimates, the data in flight and the queue.
 //!
 //! draft-ietf-ccwg-bbr has an appendix "BBR Example Test Cases". The cases here are listed by its
-//! categories, not by its text: link rates from 64 kbit/s to 10 Gbit/s, round trips from less than
-//! a millisecond to a second, rates and round trips that change, shallow and deep queues, a
-//! policer, loss, marks, ACKs in bursts, applications that limit the flow or fall silent, and a
-//! path that carries nothing for a while. The bounds follow from the draft's constants. A row is a
-//! state, why it began, and bounds for the five figures that [`Row`](super::phases::Row) names: how
-//! many milliseconds it lasts; and in percent of the path's own figures `bw`, `min_rtt`, what is in
-//! flight at the end of the state, and the longest queue.
+//! categories, not by its text. They cover link rates from 64 kbit/s to 10 Gbit/s, round trips from
+//! less than a millisecond to a second, and rates and round trips that change. They cover shallow
+//! and deep queues, a policer, loss, marks, ACKs in bursts, applications that limit the flow or
+//! fall silent, and a path that carries nothing for a while. The bounds follow from the draft's
+//! constants. A row is a state, its cause, and bounds for the five figures that
+//! [`Row`](super::phases::Row) names. The first is its duration in milliseconds. The others are, in
+//! percent of the path's own figures, `bw`, `min_rtt`, the data in flight at the end of the state,
+//! and the longest queue.
 //!
 //! DOWN does not show where it ends with the ACK that began it: after a Drain that left no queue,
 //! and after ProbeRTT. To see a trace: `cargo test -p plimsoll-tcp bbr::cases -- --nocapture`.
@@ -338,7 +339,7 @@ fn case_15_rate_falls() {
     bench.run(ms(8500));
     let most = bench.phases[from..].iter().map(Phase::most_queued).max().unwrap_or(0);
     let most = most * 100 / (bench.path.rate * 40 / 1000);
-    // UP allows 2.25 products, which are nine of the new ones, of which one is under way.
+    // UP allows 2.25 products, which are nine of the new ones, of which one is in transit.
     assert!((300..=850).contains(&most), "{most}");
     assert_eq!(bench.dropped, dropped);
     let model = bench.run_until(Refill, ms(3000)).model();

@@ -19,7 +19,7 @@ pub(super) const PERCENT_SQUARED: u64 = 10_000;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The round trip that is taken for a connection without a sample.
+/// The round trip that is assumed for a connection without a sample.
 const NOMINAL_RTT: Nanos = Nanos::from_millis(1);
 
 /// Most bytes of one packet.

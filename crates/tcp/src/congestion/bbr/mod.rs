@@ -281,7 +281,7 @@ impl Bbr {
         self.aggregation.on_ack(&view, u32::try_from(expected).unwrap_or(u32::MAX));
     }
 
-    /// Something else has happened.
+    /// Another event has happened.
     pub(super) fn on_event(&mut self, window: &mut Window, event: Event) {
         match event {
             Event::Recovery { in_flight } => self.on_fast_recovery(window, in_flight),

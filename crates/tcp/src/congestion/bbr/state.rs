@@ -71,7 +71,7 @@ impl BbrState {
         )
     }
 
-    /// Whether this state probes for more bandwidth, so that its losses are of its own making.
+    /// Whether this state probes for more bandwidth, so that it causes its losses itself.
     pub(super) const fn is_probing_bw(self) -> bool {
         matches!(self, BbrState::Startup | BbrState::ProbeBwRefill | BbrState::ProbeBwUp)
     }

@@ -16,7 +16,7 @@ use BbrState::{Drain, ProbeBwCruise, ProbeBwDown, ProbeBwRefill, ProbeBwUp, Prob
 const MSS: u16 = 1000;
 const RTT: Nanos = Nanos::from_millis(100);
 
-/// BBR on a path of 100 ms, of which a test says what each round trip delivers.
+/// BBR on a path of 100 ms, with the deliveries of each round trip set by a test.
 struct Rig {
     bbr: Bbr,
     window: Window,
@@ -84,7 +84,7 @@ impl Rig {
         self.round_with(segs, in_flight, |_| {});
     }
 
-    /// The same, with what `change` makes of its ACK.
+    /// The same, with its ACK modified by `change`.
     fn round_with(&mut self, segs: u32, in_flight: u32, change: impl FnOnce(&mut AckSample)) {
         self.now += RTT;
         self.delivered += segs;
@@ -195,7 +195,7 @@ fn rounds_that_the_application_limits_do_not_end_startup() {
     assert_eq!(rig.state(), Startup);
 }
 
-/// The receiver's window is what is in flight: ten segments and no more.
+/// The receiver's window limits the data in flight: ten segments and no more.
 #[test]
 fn rounds_that_the_receiver_limits_do_not_end_startup() {
     let mut rig = Rig::new();
@@ -400,7 +400,7 @@ fn the_short_term_bounds_leave_two_percent_of_losses_out() {
 }
 
 /// A round of DOWN that delivers what DOWN sends leaves the bounds where they are, one that
-/// delivers less lowers them, and what a queue delivers beyond that does not raise them.
+/// delivers less lowers them, and deliveries of a queue beyond that do not raise them.
 #[test]
 fn the_gain_of_down_is_not_taken_for_the_rate_of_the_path() {
     // Volume delivered in each of four rounds of loss, and the rate that is left. Volume delivered
@@ -529,7 +529,7 @@ fn fast_recovery_conserves_packets_for_a_round_trip() {
     assert_eq!(rig.window.cwnd(), 130, "as much leaves as arrives");
     rig.event(Event::Recovered);
     assert_eq!(rig.window.cwnd(), before);
-    // Not below what the path holds.
+    // Not below the path's volume.
     rig.event(Event::Recovery { in_flight: 20 });
     assert_eq!(rig.window.cwnd(), 100);
 }
@@ -610,7 +610,7 @@ fn a_mark_on_the_first_ack_bounds_nothing_below_what_was_delivered() {
     assert_eq!(rig.model().inflight_longterm.map(|segs| segs.get()), Some(4), "ACKs go on");
 }
 
-/// `marked` of what the ACK delivers, by count.
+/// `marked` of the ACK's deliveries, by count.
 fn count(marked: u32) -> impl Fn(&mut AckSample) {
     move |ack| (ack.marks_counted, ack.marked) = (true, marked)
 }
@@ -738,7 +738,7 @@ fn the_rate_falls_to_a_segment_per_second_at_the_least() {
     assert!(rig.pacing() >= u64::from(MSS));
 }
 
-/// One allowance for all: what BBR filled in goes with it.
+/// One allowance for all: BBR's values in it are removed with BBR.
 #[test]
 fn switching_to_bbr_and_back_keeps_the_window() {
     let config = Config::default();

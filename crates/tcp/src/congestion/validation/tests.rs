@@ -158,7 +158,7 @@ fn only_a_window_that_is_used_up_grows_while_it_is_not_validated() {
     assert_eq!(controller.cwnd(), 90);
 }
 
-/// Section 4.4.1: what is used decides, by pipeACK or by what is outstanding.
+/// Section 4.4.1: the used part decides, by pipeACK or by the outstanding data.
 #[test]
 fn congestion_halves_what_is_used_of_a_window_that_is_not_validated() {
     for algorithm in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
@@ -192,7 +192,7 @@ fn marks_halve_what_is_used_of_a_window_that_is_not_validated() {
     assert_eq!(controller.ssthresh(), 10);
 }
 
-/// Section 4.4.1: at the end of recovery the window is less by what was lost, and pipeACK is
+/// Section 4.4.1: at the end of recovery the window is reduced by the lost data, and pipeACK is
 /// undefined again.
 #[test]
 fn recovery_ends_with_what_was_not_lost() {
@@ -214,8 +214,8 @@ fn recovery_ends_with_what_was_not_lost() {
     }
 }
 
-/// Section 4.4.1: a timeout finds what was in use as a loss does. After it the standard method
-/// alone changes the window.
+/// Section 4.4.1: a timeout uses the part in use as a loss does. After it the standard method alone
+/// changes the window.
 #[test]
 fn a_timeout_ends_the_phase() {
     let mut controller = controller(CongestionAlgorithm::NewReno, 80);
@@ -353,7 +353,7 @@ fn a_window_outlives_a_pause_and_leaves_without_a_burst() {
     assert_eq!((t.drain().len(), t.info().snd_cwnd), (10, 10));
 }
 
-/// Section 4.4.1, with the recovery that repairs what was lost.
+/// Section 4.4.1, with the recovery that repairs the losses.
 #[test]
 fn a_loss_after_a_pause_costs_what_was_lost_beside() {
     let (mut t, next) = grown(true);
@@ -406,7 +406,7 @@ fn a_mark_after_a_pause_costs_what_was_not_used() {
         assert_eq!(t.info().snd_ssthresh, ssthresh, "{rfc7661} {alternative}");
         t.drain();
         t.recv(&std::format!(". 1:1 ack {}", next + 20_000));
-        // Without RFC 7661, PRR goes by what is in flight as well.
+        // Without RFC 7661, PRR uses the data in flight as well.
         let cwnd = if rfc7661 { ssthresh } else { 21 };
         assert_eq!((t.info().snd_cwnd, t.info().snd_ssthresh), (cwnd, ssthresh));
         assert_eq!((t.count(Counter::RetransSegs), t.info().ca_state), (0, 2));

@@ -66,7 +66,7 @@ pub(crate) struct Feedback {
     bytes: AccEcnCounters,
     /// TSval of the last packet that was taken.
     tsval: Option<u32>,
-    /// Packets that an ACK has delivered of late, on average, in eighths; zero before the first.
+    /// Packets that an ACK has delivered recently, on average, in eighths; zero before the first.
     usual_x8: u32,
     /// See [`Counted::balance`].
     balance: i64,

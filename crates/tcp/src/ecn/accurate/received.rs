@@ -43,7 +43,7 @@ pub(crate) enum Want {
     None,
     /// If there is space for one.
     IfItFits,
-    /// An ACK of its own leaves for it if a packet with data has no space.
+    /// A separate ACK leaves for it if a packet with data has no space.
     Due,
 }
 

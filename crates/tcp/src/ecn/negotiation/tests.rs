@@ -1,6 +1,6 @@
 use super::*;
 
-/// The rows of tables 2 and 4 of RFC 9768, and what `tcp_ecn` makes of them.
+/// The rows of tables 2 and 4 of RFC 9768, and the effect of `tcp_ecn` on them.
 #[test]
 fn a_syn_gets_what_is_agreed_to() {
     use Mode::{Accurate, Classic, Off};

@@ -182,7 +182,7 @@ fn resets_and_fins_of_the_peer() {
     t.call(|conn, cx| conn.close(cx));
     t.expect("F. 1:1 ack 12");
 
-    // An ACK of what was never sent.
+    // An ACK of data that was never sent.
     let mut t = early();
     t.recv(". 11:11 ack 2");
     t.expect("R 2:2");
@@ -196,7 +196,7 @@ fn our_own_close() {
     t.call(|conn, cx| conn.close(cx));
     t.expect("R. 1:1 ack 11");
     assert_eq!(t.conn.state(), State::Closed);
-    // The FIN of a shutdown waits for the handshake, what was written does not.
+    // The FIN of a shutdown waits for the handshake, written data does not.
     let mut t = early();
     assert_eq!(read(&mut t), Ok(10));
     t.write(5);

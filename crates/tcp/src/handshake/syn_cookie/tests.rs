@@ -1,4 +1,4 @@
-//! SYN-ACKs with cookies, and what comes back.
+//! SYN-ACKs with cookies, and the ACKs that return them.
 
 use plimsoll_buf::Pool;
 use plimsoll_wire::SeqNum;

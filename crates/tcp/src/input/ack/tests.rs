@@ -50,7 +50,7 @@ struct Trace {
 
 impl Trace {
     fn new(peer: Peer) -> Trace {
-        // Most tests are about something else than tail loss probes.
+        // Most tests are not about tail loss probes.
         let config = Config { tcp_early_retrans: 0, ..Config::default() };
         Trace::with_config(peer, config)
     }
@@ -680,7 +680,7 @@ fn timestamps_end_the_backoff_after_a_retransmission() {
 /// SACK blocks as pairs of positions.
 type Blocks = Vec<(u32, u32)>;
 
-/// A receiver that keeps what arrives and acknowledges at once, with SACK blocks if `sack`.
+/// A receiver that keeps arrived data and acknowledges at once, with SACK blocks if `sack`.
 #[derive(Default)]
 struct Sink {
     next: u32,

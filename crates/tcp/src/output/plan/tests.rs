@@ -338,7 +338,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(under_miri(20_000, 20)))]
 
-    /// The plan is what the model finds step by step, and it keeps what a packet promises.
+    /// The plan equals the model's step-by-step result, and fulfils the guarantees of a packet.
     #[test]
     fn the_model_plans_the_same(view in view()) {
         let planned = plan(&view);

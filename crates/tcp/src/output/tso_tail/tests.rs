@@ -11,7 +11,7 @@ fn flights() -> [PlanView; 3] {
     [idle, bulk, PlanView { small_unacked: Some(1), ..bulk }]
 }
 
-/// Unsent, the cut, and what travels under each policy.
+/// Unsent, the cut, and the bytes sent under each policy.
 struct Case {
     now: PlanView,
     unsent: u32,

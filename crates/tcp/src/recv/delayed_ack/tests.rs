@@ -162,7 +162,7 @@ fn leaving(unacked: u32) -> Arrival {
     Arrival { wakes: Reader::Waiting, ..arrival(unacked) }
 }
 
-/// Answers what it receives, and was quick with the last answer.
+/// Answers received data, and was quick with the last answer.
 fn interactive() -> DelayedAck {
     DelayedAck { pingpong: true, ..settled() }
 }

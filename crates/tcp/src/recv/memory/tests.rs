@@ -1,4 +1,4 @@
-//! Tests of what a receiver does when memory is short.
+//! Tests of a receiver's response to short memory.
 
 use std::vec::Vec;
 use std::{format, vec};
@@ -76,7 +76,7 @@ fn what_binds_much_more_than_it_holds_is_copied_together() {
     let mut t = pressed(u32::MAX);
     t.recv("P. 1:16001 ack 1");
     assert_eq!(t.count(Counter::TcpRcvCollapsed), 0);
-    // The rest would keep all of what has been read.
+    // The rest would keep all the memory of the data read.
     assert_eq!(read(&mut t, 15_990), 15_990);
     assert_eq!(t.count(Counter::TcpRcvCollapsed), 1);
     assert_eq!(read(&mut t, 1000), 10);

@@ -219,7 +219,7 @@ fn taking_out_costs_what_is_taken() {
         insert(&mut queue, 10 + 2 * at, 1);
     }
     visits::take();
-    // The first hole is filled by what arrives in order, again and again.
+    // Data in order fills the first hole, again and again.
     for at in 0..under_miri(1000, MEASURED as u32) {
         assert_eq!(queue.take_contiguous(SeqNum(10 + 2 * at), drop), SeqNum(11 + 2 * at));
         let visits = visits::take();

@@ -1,4 +1,4 @@
-//! Tests of what a receive half does with text, without a connection.
+//! Tests of a receive half's processing of text, without a connection.
 
 use super::*;
 use crate::recv::AckDecision;

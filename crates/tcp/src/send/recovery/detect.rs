@@ -31,7 +31,7 @@ impl Run<'_> {
         let newest = rack.newest();
         let last =
             self.flight.board.detect_loss(newest, |sent_at| now.nanos_since(sent_at) >= wait)?;
-        // One that was just found lost and stays in flight is none of the others.
+        // One that was just found lost and stays in flight does not count here.
         let age = now.nanos_since(last);
         (age < wait).then(|| wait - age)
     }

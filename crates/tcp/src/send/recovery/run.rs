@@ -18,7 +18,7 @@ pub(super) enum BelievedDsack {
     None,
     /// It names a loss probe.
     OfProbe,
-    /// It names something else.
+    /// It names other data.
     OfData,
 }
 

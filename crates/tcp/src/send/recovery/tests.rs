@@ -1,5 +1,5 @@
-//! Traces: what recovery does with whole exchanges, row by row. Those that are scripts as well
-//! carry the name of the script.
+//! Traces: recovery in whole exchanges, row by row. Those that are scripts as well carry the name
+//! of the script.
 
 use super::testing::*;
 use super::*;
@@ -334,7 +334,7 @@ fn the_window_of_a_recovery_without_sack() {
     assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
 }
 
-/// The undo puts ssthresh back, but the state stays, and PRR takes cwnd to what is in flight
+/// The undo puts ssthresh back, but the state stays, and PRR moves cwnd to the data in flight
 /// (Linux, too): section 5 of docs/recovery.md. As of seeds 73550 and 90662 of the simulator.
 #[test]
 fn a_recovery_without_sack_is_undone_and_stays() {

@@ -1,4 +1,4 @@
-//! Traces of timeouts, probes, the timer and what leaves.
+//! Traces of timeouts, probes, the timer and departures.
 
 use super::testing::*;
 use super::*;
@@ -58,7 +58,7 @@ fn f_rto_without_new_data_sends_what_is_lost() {
     s.wait(100);
     assert_eq!(s.on_ack(&ack(1001)), ["R 1001:3001"]);
     assert_eq!(s.rows(), ["A1", "A7", "L4", "L7", "L8"]);
-    // New data that waits, but does not leave, gives the place to what is lost in the same call.
+    // New data that waits, but does not leave, gives way to lost data in the same call.
     let mut s = ten(sender_without_probes());
     s.on_timer();
     s.conn.unsent = 1000;

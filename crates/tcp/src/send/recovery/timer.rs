@@ -160,7 +160,7 @@ impl Run<'_> {
     /// A burst of new data has ended.
     pub(super) fn end_burst(&mut self) {
         if self.rec.probe.cancel_new() {
-            // Something else than the window held it. The RTO runs since the timer fired.
+            // Data is held by something other than the window. The RTO runs since the timer fired.
         } else if self.may_probe() && self.rec.probe.end_seq() != Some(self.conn.nxt) {
             let front = self.flight.board.front().map_or(self.cx.now, |front| front.sent_at);
             let until = self.after_pto(front + self.rto());

@@ -39,7 +39,8 @@ impl Scoreboard {
             if newest <= range.xmit_order() || !is_late(range.sent_at) {
                 break;
             }
-            // One that was retransmitted and not taken for lost stays unresolved: not met twice.
+            // A range that was retransmitted and not considered lost stays unresolved: it is not
+            // met twice.
             after = Some(range.xmit_order());
             self.mark_lost(range, LossKind::Congestion);
         }

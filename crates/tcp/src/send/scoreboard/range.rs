@@ -24,9 +24,9 @@ pub(crate) struct SentRange {
     pub(crate) retransmissions: u8,
     /// The peer has received it (SACK).
     pub(crate) sacked: bool,
-    /// It is taken for lost. Stays set when it is retransmitted.
+    /// It is considered lost. Stays set when it is retransmitted.
     pub(crate) lost: bool,
-    /// It was retransmitted since it was last taken for lost; that copy is in flight.
+    /// It was retransmitted since it was last considered lost; that copy is in flight.
     pub(crate) resent: bool,
     /// Its last segment carried PSH.
     pub(crate) push: bool,
@@ -127,7 +127,7 @@ impl SentRange {
         self.len() - u32::from(self.fin)
     }
 
-    /// Wire segments. A FIN alone is one; behind data it takes none of its own.
+    /// Wire segments. A FIN alone is one; after data it takes no additional one.
     pub(crate) fn segs(&self) -> u32 {
         self.data_len().div_ceil(u32::from(self.mss.max(1))).max(1)
     }

@@ -131,7 +131,7 @@ impl Pair {
         self.take_states();
     }
 
-    /// The model has no rates: what left has the state that the scoreboard noted of it.
+    /// The model has no rates: sent ranges have the state that the scoreboard recorded.
     fn take_states(&mut self) {
         for range in &mut self.model.ranges {
             if let Some(noted) = self.board.ranges.find(range.start) {
@@ -515,7 +515,7 @@ fn small_segments_join_when_they_are_sent_again() {
     assert_eq!(board.len(), 5, "they are below us still");
     let joined = board.collapse(ISS, 10, Serial(1)).expect("the front");
     assert_eq!((joined.end, board.packets_out(), board.lost_out()), (ISS + 9, 3, 3));
-    // Nor with what is longer than a segment then.
+    // Nor with ranges that are longer than a segment then.
     board.collapse(ISS + 9, 10, Serial(1));
     assert_eq!(board.len(), 3);
 }

@@ -86,7 +86,7 @@ fn what_pulls_a_cork() {
     let mut t = corked(false);
     t.set(SetOption::NoDelay(true));
     t.expect("P. 1:101 ack 1");
-    // The cork is in again for what follows.
+    // The cork is set again for later writes.
     t.write(50);
     t.expect_nothing();
     t.write(950);

@@ -11,7 +11,7 @@ use crate::serial::Serial;
 const MSS: u32 = 10;
 const ISS: SeqNum = SeqNum(u32::MAX - 50);
 
-/// A scoreboard, and what the connection counts.
+/// A scoreboard, and the connection's counts.
 struct Path {
     board: Scoreboard,
     delivered: u32,
