@@ -47,7 +47,7 @@ pub struct Info {
     pub snd_cwnd: u32,
     /// In segments.
     pub snd_ssthresh: u32,
-    /// Duplicate ACKs, or segments SACKed behind a hole, that mean loss: the setting
+    /// Duplicate ACKs, or segments SACKed after a hole, that mean loss: the setting
     /// `tcp_reordering`, and more once reordering was seen.
     pub reordering: u32,
     /// How often a segment was found to arrive late.

@@ -12,8 +12,8 @@ use crate::segment::{Ecn, Segment};
 use crate::signature::{Md5Key, room_for_digest};
 use crate::time::{Instant, Nanos};
 
-/// A new connection in place of an old one begins at least so far behind the old one's end
-/// (as on Linux).
+/// The least distance between the end of an old connection and the beginning of a new one in its
+/// place (as on Linux).
 const REUSE_GAP: u32 = 65_535 + 2;
 
 /// The state of a connection in TIME-WAIT.
@@ -48,7 +48,7 @@ pub enum TimeWaitAction {
     /// A new connection may take the place (RFC 6191): give the SYN to the listener. The ISS of the
     /// new connection must be `iss` or later.
     Reuse {
-        /// Just behind everything that the old connection can have sent.
+        /// Just after everything that the old connection can have sent.
         iss: SeqNum,
     },
     /// The entry has ended.

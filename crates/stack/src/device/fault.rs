@@ -204,7 +204,7 @@ impl Lane {
         }
     }
 
-    /// Passes a packet, and behind it those that it was the last to overtake.
+    /// Passes a packet, and after it those for which it was the last to overtake.
     fn pass(&mut self, packet: Packet) {
         self.stats.passed(&packet);
         self.ready.push_back(packet);

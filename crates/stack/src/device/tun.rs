@@ -436,7 +436,7 @@ impl<P: Port> TunRx<P> {
         let mut slice = chunk.freeze(len);
         let mut packet = Packet::new();
         if len <= before_len {
-            // Nothing behind the headers. The stack will refuse an empty packet.
+            // There is nothing after the headers. The stack will refuse an empty packet.
             self.stats.errors += 1;
             return Ok(Some((packet, false)));
         }

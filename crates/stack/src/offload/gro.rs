@@ -53,7 +53,7 @@ const LAST: TcpFlags = KEPT;
 /// The treatment of segments without data and FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PureAcks {
-    /// Every one stays by itself.
+    /// Each stays separate.
     Keep,
     /// One takes the place of another that acknowledges less.
     Merge,

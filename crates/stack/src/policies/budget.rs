@@ -288,7 +288,7 @@ impl BudgetShare {
 
     fn discharge(&mut self) {
         if self.charged != 0 {
-            // Without a bound nothing is short. With one it stays so for the others.
+            // Without a limit memory is never short. With one it stays short for the others.
             let tcp_mem = self.account.tcp_mem().unwrap_or([u64::MAX; 3]);
             self.account.memory.charge(&mut self.charged, 0, &tcp_mem);
         }

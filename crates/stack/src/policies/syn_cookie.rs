@@ -16,7 +16,7 @@ use crate::policies::secrets::Secrets;
 const DATA_BITS: u32 = 24;
 const DATA_MASK: u32 = (1 << DATA_BITS) - 1;
 
-/// Minutes for which a cookie is good, the one in which it was made counted.
+/// Minutes for which a cookie is valid, including the one in which it was made.
 const MOST_MINUTES: u32 = 2;
 
 /// The time for which a listener that has sent a cookie accepts its return.

@@ -88,7 +88,7 @@ pub(crate) struct Settings {
     pub(crate) icmp6_ratelimit: Duration,
     /// The types of ICMP messages that are limited, as a set of bits.
     pub(crate) icmp_ratemask: u32,
-    /// The hosts of any address stand one hop behind the stack.
+    /// The hosts of any address are one hop behind the stack.
     pub(crate) any_address_hop: bool,
     /// Echo requests to addresses that are not ours are answered.
     pub(crate) icmp_echo_any: bool,

@@ -19,7 +19,7 @@ pub(crate) struct Spinner {
     lease: AtomicU64,
     /// The poller sleeps without the devices, or is about to.
     relied_on: AtomicBool,
-    /// The lease began because the poller left the devices to readers that are behind.
+    /// The lease began because the poller left the devices to readers that lag.
     lent: AtomicBool,
     /// The poller does so.
     lends: AtomicBool,

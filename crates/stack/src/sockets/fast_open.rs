@@ -30,8 +30,8 @@ pub struct FastOpenKeys {
 }
 
 impl FastOpenKeys {
-    /// The keys of which `bytes` are the bytes, one behind the other (`TCP_FASTOPEN_KEY`); `None`
-    /// unless those are 16 or 32.
+    /// The keys with the given `bytes`, one after the other (`TCP_FASTOPEN_KEY`); `None` unless
+    /// there are 16 or 32.
     pub fn from_bytes(bytes: &[u8]) -> Option<FastOpenKeys> {
         let (keys, []) = bytes.as_chunks::<KEY_LEN>() else { return None };
         match *keys {
@@ -46,7 +46,7 @@ impl FastOpenKeys {
         FastOpenKeys { primary, backup: None }
     }
 
-    /// The bytes of the keys, one behind the other.
+    /// The bytes of the keys, one after the other.
     pub fn to_bytes(self) -> Vec<u8> {
         [&self.primary[..], self.backup.as_ref().map_or(&[], |key| &key[..])].concat()
     }

@@ -85,7 +85,7 @@ impl GateConfig {
     }
 }
 
-/// Why an attempt that waited has ended by itself.
+/// The reason why a waiting attempt has ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cancelled {
@@ -164,7 +164,7 @@ impl Attempt {
         lock(&self.state).syn.is_none()
     }
 
-    /// Why it has ended by itself, if it has.
+    /// The reason why it has ended by itself, if it has.
     pub(crate) fn cancelled(&self) -> Option<Cancelled> {
         lock(&self.state).end
     }

@@ -247,7 +247,7 @@ impl<E> Listening<E> {
         })
     }
 
-    /// Whether a cookie may come back that is still good.
+    /// Whether a valid cookie may still come back.
     pub(crate) fn awaits_cookies(&self, now: Instant) -> bool {
         lock(&self.state).last_cookie.is_some_and(|sent| now.since(sent) <= VALIDITY)
     }

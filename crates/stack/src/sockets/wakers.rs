@@ -244,7 +244,7 @@ impl Drop for WakeList {
     }
 }
 
-/// Wakes a waker. The caller holds no lock. A panic of it goes no further.
+/// Calls a waker. The caller holds no lock. A panic of it is caught.
 pub(crate) fn wake(waker: Waker) {
     caught(|| waker.wake());
 }
@@ -255,7 +255,7 @@ pub(crate) fn discard(waker: Option<Waker>) -> u64 {
     waker.map_or(0, |waker| u64::from(!caught(|| drop(waker))))
 }
 
-/// Calls code of the application. Returns whether it came to its end; its panic goes no further.
+/// Calls code of the application. Returns whether it ended without a panic, which is caught.
 fn caught(call: impl FnOnce()) -> bool {
     let Err(thrown) = catch_unwind(AssertUnwindSafe(call)) else { return true };
     // The panic's payload is a value of the application, too.

@@ -128,7 +128,8 @@ impl Stack {
         found()
     }
 
-    /// For a poll: a reader of datagrams is behind. Returns whether the devices are left to it.
+    /// Called by a poll when a reader of datagrams lags. Returns whether the devices are left to
+    /// it.
     pub(crate) fn lend_devices(&self, queue: u8, now: Instant) -> bool {
         let own = self.pollers.queue(queue);
         let lends = own.spinner().lends();

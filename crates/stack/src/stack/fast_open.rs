@@ -5,7 +5,7 @@
 //! A cookie is SipHash-2-4 over the two addresses of the SYN under a key of 16 bytes, as on Linux.
 //! So servers that share a key accept each other's cookies. The key is the socket's
 //! (`TCP_FASTOPEN_KEY`), or else the setting's (`net.ipv4.tcp_fastopen_key`), or else one derived
-//! from the stack's secret. With a second key, cookies of either are good; new ones are made with
+//! from the stack's secret. With a second key, cookies of either are valid; new ones are made with
 //! the first.
 //!
 //! A SYN opens at once only while fewer connections than the listener's queue length

@@ -186,7 +186,7 @@ impl<'a> Work<'a> {
         self.context_with(now, below)
     }
 
-    /// How much memory a connection may bind yet.
+    /// The memory by which a connection's queues may grow.
     #[inline]
     fn room(&self, inner: &Inner) -> MemoryRoom {
         let memory = self.stack.policies.memory();

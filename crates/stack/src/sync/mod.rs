@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use token::{Held, Token};
 
-/// Locks `mutex`. A thread that panicked while it held the lock has reported its panic already;
-/// the data is as good as the last completed step.
+/// Locks `mutex`. A thread that panicked while it held the lock has reported its panic already; the
+/// data is in the state of the last completed step.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,9 +13,8 @@ use crate::send::recovery::is_overtaken;
 use crate::time::Nanos;
 
 /// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we
-/// sent (`left`), nor begin behind the right edge, which is the furthest that we have shown (RFC
-/// 7323, section 2.4). As on Linux, a segment exactly at the edge passes, so that the ACK of a
-/// window probe counts while the window is closed.
+/// sent (`left`). It must not begin after the right edge, which is the furthest that we have shown
+/// (RFC 7323, section 2.4).
 fn in_window(seq: SeqNum, end: SeqNum, left: SeqNum, right: SeqNum) -> bool {
     end >= left && seq <= right
 }

@@ -13,7 +13,7 @@ impl Connection {
         if !self.state.may_receive() || !urgent {
             return;
         }
-        // The pointer names the byte behind the urgent one.
+        // The pointer names the byte after the urgent one.
         let mark = seg.repr.seq + u32::from(seg.repr.urgent) - 1;
         if self.rcv.announce_urgent(mark) {
             self.events.insert(Events::READABLE);

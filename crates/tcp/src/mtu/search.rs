@@ -23,7 +23,7 @@ use crate::time::{Instant, Nanos};
 pub(crate) struct MtuProbe {
     /// Its first sequence number.
     pub(crate) start: SeqNum,
-    /// One behind its last.
+    /// One after its last.
     pub(crate) end: SeqNum,
     /// The packet that carries it.
     pub(crate) mtu: u16,

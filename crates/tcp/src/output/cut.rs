@@ -20,7 +20,7 @@ pub(crate) struct Cut {
     pub(crate) mss: u32,
     /// It is forced into a small window and requires an answer.
     pub(crate) force: bool,
-    /// More waits behind the unit that it is of.
+    /// More data waits after its unit.
     pub(crate) behind: bool,
     /// The limit of its length.
     pub(crate) bound: Bound,

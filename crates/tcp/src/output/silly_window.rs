@@ -3,8 +3,8 @@
 use super::view::PlanView;
 
 /// Sender silly-window avoidance (RFC 9293, section 3.8.6.2.1): data leaves if a full segment does,
-/// or all that waits, or half of the largest window. The last is part of `mss`, which is bounded by
-/// it. The Persist timer overrides.
+/// or all that waits, or half of the largest window. The last is part of `mss`, which it limits.
+/// The Persist timer overrides.
 #[inline]
 pub(crate) fn silly_window_holds(now: &PlanView) -> bool {
     now.usable < now.unsent && now.usable < now.mss && !now.force

@@ -13,7 +13,7 @@ pub(crate) struct PlanView {
     pub(crate) mss: u32,
     /// Bytes of waiting data, up to the end of its first unit: a packet never goes beyond.
     pub(crate) unsent: u32,
-    /// More waits behind that.
+    /// More data waits after that.
     pub(crate) behind: bool,
     /// Our FIN follows the waiting data.
     pub(crate) fin: bool,

@@ -36,7 +36,7 @@ const RESOLUTION: Nanos = Nanos::from_millis(1);
 /// The state of autotuning.
 #[derive(Clone, Debug)]
 pub(crate) struct Autotune {
-    /// Bytes that the application read, or that arrived behind a hole, in the best round trip so
+    /// Bytes that the application read, or that arrived after a hole, in the best round trip so
     /// far.
     space: u32,
     /// Bytes read since `since`, less those that were after a hole then: they have been counted.

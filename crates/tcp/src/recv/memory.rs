@@ -26,7 +26,7 @@ use crate::recv::{AckReason, RecvSide};
 const OFFERED_SEGMENTS: u32 = 4;
 
 impl RecvSide {
-    /// Bytes of memory that the queues bind.
+    /// Bytes of memory that the queues use.
     pub(crate) fn held(&self) -> usize {
         self.queue.held() + self.reassembly.held()
     }

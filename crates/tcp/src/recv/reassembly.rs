@@ -81,7 +81,7 @@ impl Reassembly {
         self.held.as_ref().map_or(0, |held| held.store.charge())
     }
 
-    /// Bytes of memory that reassembly binds.
+    /// Bytes of memory that reassembly uses.
     pub(crate) fn held(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.store.pinned() + held.heap_bytes())
     }
@@ -91,7 +91,7 @@ impl Reassembly {
         self.held.as_ref().map_or(0, |held| held.heap_bytes())
     }
 
-    /// The sequence number behind the last byte held.
+    /// The sequence number after the last byte held.
     pub(crate) fn end(&self) -> Option<SeqNum> {
         let held = self.held.as_ref()?;
         held.ranges.last_key_value().map(|(_, range)| held.origin.seq(range.end))
@@ -117,7 +117,7 @@ impl Reassembly {
         self.held = None;
     }
 
-    /// Throws the last range away if it begins at `keep` or behind. Returns whether it did.
+    /// Drops the last range if it begins at `keep` or later. Returns whether it did.
     pub(crate) fn drop_last(&mut self, keep: SeqNum) -> bool {
         let dropped = self.held.as_mut().is_some_and(|held| held.drop_last(keep));
         self.release_if_empty();
@@ -346,7 +346,7 @@ impl Held {
                 assert_eq!(part_at, at, "a hole in a range");
                 at = part_at + part.len() as u64;
             }
-            // Only a FIN has no bytes, and nothing is behind it.
+            // Only a FIN has no bytes, and nothing follows it.
             let fin = range.end - at;
             assert!(fin == 0 || (fin == 1 && Some(&begin) == self.ranges.keys().next_back()));
             at = range.end;

@@ -144,7 +144,7 @@ impl ReceiveQueue {
         self.held.taken as usize
     }
 
-    /// Bytes of memory that the queue binds.
+    /// Bytes of memory that the queue uses.
     pub(crate) fn held(&self) -> usize {
         self.held.store.pinned() + self.held.slices.len() * size_of::<Slice>()
     }
@@ -217,7 +217,7 @@ impl ReceiveQueue {
         copied
     }
 
-    /// Copies the bytes behind the first `skip` to `out` without taking them. Returns how many.
+    /// Copies the bytes after the first `skip` to `out` without taking them. Returns how many.
     pub(crate) fn peek(&self, mut skip: usize, out: &mut [u8]) -> usize {
         let mut at = 0;
         for slice in self.held.slices.iter() {

@@ -101,7 +101,7 @@ impl Alone {
         self.take(self.segment(start, end))
     }
 
-    /// A FIN behind the bytes from `start` to `end`.
+    /// A FIN after the bytes from `start` to `end`.
     pub(super) fn recv_fin(&mut self, start: u32, end: u32) -> TextEffects {
         let mut segment = self.segment(start, end);
         segment.repr.flags |= TcpFlags::FIN;

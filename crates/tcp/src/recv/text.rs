@@ -46,7 +46,7 @@ impl Text<'_> {
         }
     }
 
-    /// The sequence number behind the data.
+    /// The sequence number after the data.
     fn end(&self) -> SeqNum {
         self.seq + self.payload.len() as u32
     }
@@ -97,7 +97,7 @@ struct InOrder {
 
 impl RecvSide {
     /// Whether `text` shows that the peer has sent new data, which the application will never read:
-    /// it has closed, or shut both directions down, which is so if `fin_sent`. A FIN behind a hole
+    /// it has closed, or shut both directions down, which is so if `fin_sent`. A FIN after a hole
     /// shows it as well (as on Linux).
     pub(crate) fn is_for_nobody(&self, text: &Text, fin_sent: bool) -> bool {
         let reads = match self.reading {
@@ -363,7 +363,7 @@ impl RecvSide {
         [recent.next(), recent.next()]
     }
 
-    /// `segs` segments of new data have arrived behind a hole. Before, `latest` ranges grew last.
+    /// `segs` segments of new data have arrived after a hole. Before, `latest` ranges grew last.
     fn acknowledge_disorder(
         &mut self,
         cx: &Context,

@@ -77,7 +77,7 @@ pub enum ErrorReport {
 /// Zero-copy writes that are reported together.
 #[derive(Clone, Copy, Debug)]
 struct ZeroCopy {
-    /// One behind the last byte.
+    /// One after the last byte.
     end: SeqNum,
     /// The numbers of the first and the last.
     numbers: (u32, u32),
@@ -88,7 +88,7 @@ struct ZeroCopy {
 /// The last byte of a write whose events are reported.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// One behind the byte.
+    /// One after the byte.
     end: SeqNum,
     sent: bool,
 }

@@ -6,7 +6,7 @@
 
 use crate::time::{Instant, Nanos};
 
-/// Where the time goes, the strongest last.
+/// The reason to which the time goes, the strongest last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Limit {

@@ -129,7 +129,7 @@ pub(crate) struct SendSide {
     longest: Longest,
     /// Minshall's variable: the end of the last packet that was not a multiple of the MSS.
     sml: SeqNum,
-    /// SND.UP: one behind the last urgent byte, while it is not acknowledged.
+    /// SND.UP: one after the last urgent byte, while it is not acknowledged.
     up: Option<SeqNum>,
     /// The last byte before this will carry PSH or has done so.
     pushed: SeqNum,
@@ -318,7 +318,7 @@ impl SendSide {
         self.scoreboard = Scoreboard::new();
     }
 
-    /// One behind the last byte that was written.
+    /// One after the last byte that was written.
     pub(crate) fn write_end(&self) -> SeqNum {
         self.nxt + self.queue.len() as u32
     }

@@ -66,7 +66,7 @@ fn next_departure(at: Instant, late: Nanos, len: u64, rate: u64) -> Instant {
     at + (takes - late.min(takes / 2))
 }
 
-/// When a packet leaves, and when the one behind it may.
+/// When a packet leaves, and when the one after it may.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
     /// When it leaves.

@@ -32,7 +32,7 @@ const LEAST_CWND_OF_PROBES: u32 = 11;
 pub(crate) struct Again {
     /// SEG.SEQ.
     pub(crate) start: SeqNum,
-    /// One behind the last number, that of a FIN included.
+    /// One after the last number, that of a FIN included.
     pub(crate) end: SeqNum,
     /// The bytes.
     pub(crate) payload: Slices,
@@ -218,7 +218,7 @@ impl SendSide {
         ends.is_some_and(|unit| unit.push) || cut.force
     }
 
-    /// A packet of new data has left: its bytes move behind SND.NXT, and wait there to be
+    /// A packet of new data has left: its bytes move after SND.NXT, and wait there to be
     /// acknowledged. Returns its numbers.
     pub(crate) fn commit(&mut self, cut: &Cut) -> Committed {
         let start = self.nxt;
@@ -305,7 +305,7 @@ impl SendSide {
 pub(crate) struct Committed {
     /// SEG.SEQ.
     pub(crate) start: SeqNum,
-    /// One behind the last number, that of a FIN included.
+    /// One after the last number, that of a FIN included.
     pub(crate) end: SeqNum,
     /// The last number is our FIN.
     pub(crate) fin: bool,

@@ -21,12 +21,11 @@ const KEPT: usize = 4;
 /// A stretch of unsent data, without its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// One behind its last byte.
+    /// One after its last byte.
     pub(crate) end: SeqNum,
     /// A write ended in it: the packet with its end carries PSH.
     pub(crate) push: bool,
-    /// A write ended it with MSG_EOR: nothing joins it from behind, now or when it is
-    /// retransmitted.
+    /// A write ended it with MSG_EOR: no later data joins it, now or when it is retransmitted.
     pub(crate) record: bool,
     /// A zero-copy write has bytes in it: no other data joins it when it leaves.
     pub(crate) zerocopy: bool,

@@ -108,7 +108,7 @@ impl SendSide {
         u16::try_from(up.since(seq)).unwrap_or(u16::MAX)
     }
 
-    /// Bytes that the peer's window still takes behind SND.NXT; zero if it shrank below.
+    /// Bytes that the peer's window still takes after SND.NXT; zero if it shrank below.
     pub(crate) fn usable_window(&self) -> u32 {
         let end = self.window_end();
         if self.nxt < end { end.since(self.nxt) } else { 0 }

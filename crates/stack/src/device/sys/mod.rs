@@ -175,7 +175,7 @@ pub(super) fn tun_steer_by_processor(fd: impl AsFd) -> Result<(), Errno> {
     unsafe { ioctl(fd, Setter::<{ op::TUNSETSTEERINGEBPF as Opcode }, i32>::new(program)) }
 }
 
-/// Has the kernel choose queues as it does by itself.
+/// Restores the kernel's own choice of queues.
 pub(super) fn tun_steer_by_flow(fd: impl AsFd) -> Result<(), Errno> {
     // SAFETY: TUNSETSTEERINGEBPF reads an int; -1 takes the program away.
     unsafe { ioctl(fd, Setter::<{ op::TUNSETSTEERINGEBPF as Opcode }, i32>::new(-1)) }

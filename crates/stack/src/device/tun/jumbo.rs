@@ -1,6 +1,6 @@
 //! IPv6 packets of more than 65,535 bytes (RFC 2675): their header has the length 0, and a
-//! hop-by-hop option behind it has theirs. Linux takes a super-segment of that length only with the
-//! option.
+//! hop-by-hop option after it has their length. Linux accepts a super-segment of that length only
+//! with the option.
 
 use plimsoll_wire::{ipv6, protocol};
 

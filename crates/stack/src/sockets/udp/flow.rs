@@ -160,7 +160,7 @@ impl Flow {
         self.last_used.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// The conversation goes from one state to the next; `false` if it is in another.
+    /// Moves the conversation from one state to the next; `false` if it is in another.
     fn advance(&self, from: u8, to: u8) -> bool {
         self.progress.load(Ordering::Relaxed) == from
             && self
@@ -173,7 +173,7 @@ impl Flow {
         Instant::from_nanos(self.last_used.load(Ordering::Relaxed))
     }
 
-    /// When it ends if nothing goes either way until then.
+    /// The time at which it ends without a datagram in either direction.
     pub(crate) fn ends_at(&self) -> Instant {
         let timeout = match self.progress.load(Ordering::Relaxed) {
             ASKED => self.unanswered_timeout(),

@@ -101,7 +101,7 @@ impl Train {
         self.stride.min(self.data.len())
     }
 
-    /// Whether a datagram of `len` bytes may be behind its last.
+    /// Whether a datagram of `len` bytes may follow its last.
     fn goes_on(&self, info: &DatagramInfo, len: usize) -> bool {
         let full = self.data.len() == self.count * self.stride;
         full && len > 0
@@ -261,7 +261,7 @@ impl ReceiveQueue {
         self.trains.push_back(Train { info: *info, data, stride, count, pins, copied });
     }
 
-    /// Copies the first datagram to `buf`, as much of it as fits. It stays.
+    /// Copies the first datagram to `buf`, as much of it as fits, without removing it.
     pub(crate) fn peek(&self, buf: &mut [u8]) -> Option<Received> {
         let train = self.trains.front()?;
         let whole = train.first_len();

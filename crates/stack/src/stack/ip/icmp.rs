@@ -345,7 +345,7 @@ impl Stack {
             return true;
         }
         let known = learnt.map_or(u16::MAX, |learnt| learnt.mtu).min(interface.mtu());
-        // A path that was shorter stays so, and is locked.
+        // A path with a smaller MTU keeps it, and is locked.
         if told.mtu <= known || told.locked {
             cache.learn(remote, LearntMtu { mtu: told.mtu.min(known), ..told });
         }

@@ -294,8 +294,8 @@ fn is_v4(packet: &Packet) -> bool {
     packet.head.first().is_some_and(|first| first >> 4 == 4)
 }
 
-/// Takes the zones out of the addresses of a packet, unless it stays in the stack: loopback
-/// is not the interface that its addresses are of.
+/// Takes the zones out of the addresses of a packet, unless it stays in the stack: loopback is not
+/// the zone of its addresses.
 #[inline]
 fn leave_zone(to: &Interface, packet: &mut Packet) {
     if !to.is_loopback() {

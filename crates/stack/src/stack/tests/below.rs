@@ -268,7 +268,7 @@ fn a_connection_that_ends_leaves_no_charge() {
     world.pair.settle();
 }
 
-/// A lone write leaves on the caller's thread; one behind it stays queued, and is below us, until
+/// A lone write leaves on the caller's thread; one after it stays queued, and is below us, until
 /// the stack is polled.
 #[test]
 fn the_caller_sends_a_lone_write_only() {

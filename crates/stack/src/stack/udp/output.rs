@@ -189,7 +189,7 @@ impl Stack {
         }
         let bound = Some(local.ip()).filter(|ip| !ip.is_unspecified());
         let group = remote.ip().is_multicast();
-        // A scope id goes first.
+        // A scope id has precedence.
         let zone = zone::zone_of(remote.ip());
         let by = |&by: &u8| group && zone.is_none_or(|zone| zone == by);
         let by = options.multicast_interface.filter(by);
@@ -316,7 +316,7 @@ fn source_port(own: u16, how: &UdpTransmit) -> Result<u16, SocketError> {
     }
 }
 
-/// Where a datagram to `to` goes. As on Linux, the unspecified address is this host.
+/// The destination of a datagram to `to`. As on Linux, the unspecified address is this host.
 fn destination(to: SocketAddr) -> SocketAddr {
     let ip = match to.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -334,7 +334,7 @@ impl Sender {
         format!("N {}:{}", self.relative(left.start), self.relative(left.end))
     }
 
-    /// A FIN leaves behind the data.
+    /// A FIN leaves after the data.
     pub(super) fn send_fin(&mut self) {
         let start = self.conn.nxt;
         let left = Departure { fin: true, ..self.depart(start, start + 1) };

@@ -171,7 +171,7 @@ pub(crate) struct TimerEffects {
 pub(crate) struct Departure {
     /// First sequence number.
     pub(crate) start: SeqNum,
-    /// One behind the last, a FIN counted.
+    /// One after the last, a FIN counted.
     pub(crate) end: SeqNum,
     /// The last number is our FIN.
     pub(crate) fin: bool,
@@ -194,14 +194,14 @@ pub(crate) enum NextRetransmission {
     Lost {
         /// First sequence number.
         start: SeqNum,
-        /// One behind the last, a FIN counted.
+        /// One after the last, a FIN counted.
         end: SeqNum,
     },
     /// This range, without pacing and small queues: a loss probe.
     Probe {
         /// First sequence number.
         start: SeqNum,
-        /// One behind the last, a FIN counted.
+        /// One after the last, a FIN counted.
         end: SeqNum,
     },
 }

@@ -60,7 +60,7 @@ use crate::time::Instant;
 pub(crate) struct Resent {
     /// First sequence number.
     pub(crate) start: SeqNum,
-    /// One behind the last.
+    /// One after the last.
     pub(crate) end: SeqNum,
     /// When it leaves.
     pub(crate) sent_at: Instant,
@@ -157,12 +157,12 @@ impl Scoreboard {
         self.ranges.first_lost().copied()
     }
 
-    /// One behind the highest SACKed number (RFC 6675: `HighData` of the peer), if there is one.
+    /// One after the highest SACKed number (RFC 6675: `HighData` of the peer), if there is one.
     pub(crate) fn highest_sacked(&self) -> Option<SeqNum> {
         self.ranges.last_sacked().map(|range| range.end)
     }
 
-    /// One behind the last outstanding byte of data, a FIN not counted.
+    /// One after the last outstanding byte of data, a FIN not counted.
     pub(crate) fn data_end(&self) -> SeqNum {
         self.back().map_or(SeqNum(0), |last| last.end - u32::from(last.fin))
     }

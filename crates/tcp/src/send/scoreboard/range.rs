@@ -12,7 +12,7 @@ use crate::time::Instant;
 pub(crate) struct SentRange {
     /// First sequence number.
     pub(crate) start: SeqNum,
-    /// One behind the last.
+    /// One after the last.
     pub(crate) end: SeqNum,
     /// When it left last (RFC 8985: `Segment.xmit_ts`).
     pub(crate) sent_at: Instant,
@@ -225,7 +225,7 @@ pub(crate) struct XmitOrder {
     pub(crate) sent_at: Instant,
     /// The packet that carried it.
     pub(crate) serial: Serial,
-    /// One behind its last number.
+    /// One after its last number.
     pub(crate) end: End,
 }
 

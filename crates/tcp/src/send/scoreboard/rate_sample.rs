@@ -84,7 +84,7 @@ pub(crate) struct AckTotals {
 /// A range that was marked lost, for a controller that requires each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LostRange {
-    /// First sequence number, and one behind the last.
+    /// First sequence number, and one after the last.
     pub(crate) start: SeqNum,
     pub(crate) end: SeqNum,
     /// Wire segments.
