@@ -74,7 +74,7 @@ impl Sleep {
     pub(crate) fn announce(&self, until: Option<Instant>) {
         let until = until.unwrap_or(Instant::FAR_FUTURE).as_nanos().max(ASLEEP);
         let mut state = self.0.load(Ordering::Relaxed);
-        // A kick that came after an earlier announcement must not be lost.
+        // A wake-up that came after an earlier announcement must not be lost.
         while state != KICKED {
             match self.0.compare_exchange(state, until, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => break,
@@ -177,7 +177,7 @@ impl TaskWaker {
 struct Inner {
     sleep: Sleep,
     event: Event,
-    /// Number of kicks that cost a system call.
+    /// Number of wake-ups that cost a system call.
     wakes: AtomicU64,
     quiet: Quiet,
     /// The waker of a poller that is a task.
@@ -189,7 +189,7 @@ struct Inner {
 pub struct Kick(Arc<Inner>);
 
 impl Kick {
-    /// Makes the kick of a poller that is running.
+    /// Makes the handle of a poller that is running.
     ///
     /// # Errors
     /// If the process has no free file descriptor.
@@ -238,8 +238,8 @@ impl Kick {
         self.0.waker.set(waker);
     }
 
-    /// Called by the poller: it is about to sleep until `until`, or until a kick. It must read all
-    /// its work after this call and before it sleeps.
+    /// Called by the poller: it is about to sleep until `until`, or until it is woken. It must read
+    /// all its work after this call and before it sleeps.
     pub fn announce(&self, until: Option<Instant>) {
         self.0.sleep.announce(until);
     }
@@ -266,7 +266,7 @@ impl Kick {
         &self.0.event
     }
 
-    /// Number of kicks so far that cost a system call.
+    /// Number of wake-ups so far that cost a system call.
     pub fn wakes(&self) -> u64 {
         self.0.wakes.load(Ordering::Relaxed)
     }

@@ -250,7 +250,7 @@ impl DeviceTx for ChannelTx {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        // The kick may have come before the poller announced its sleep.
+        // The wake-up may have come before the poller announced its sleep.
         (self.refused && self.shared.to_caller.has_room()).then_some(Instant::ZERO)
     }
 

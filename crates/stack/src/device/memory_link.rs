@@ -421,7 +421,7 @@ impl DeviceTx for LinkTx {
 
     fn next_event(&self) -> Option<Instant> {
         if self.refused && self.wire.room.used() < self.limit {
-            // The kick may have come before the poller announced its sleep.
+            // The wake-up may have come before the poller announced its sleep.
             return Some(Instant::ZERO);
         }
         self.ring.front().map(|descriptor| descriptor.done)

@@ -13,7 +13,7 @@
 //!
 //! *Back-pressure.* [`transmit`](DeviceTx::transmit) takes packets from the front of a queue and
 //! leaves those that do not fit. It then returns [`TxStatus::Busy`], and the poller tries again
-//! after the next event or kick. A full device never drops a packet.
+//! after the next event or wake-up. A full device never drops a packet.
 //!
 //! *Completions.* A device drops a packet's [`Charge`](crate::packet::Charge) when it has finished
 //! with the packet: TUN when the write returned; the memory link when the peer took the packet or
@@ -143,7 +143,7 @@ pub enum TxStatus {
     /// The queue is empty now.
     Done,
     /// The device has no room for the rest of the queue. Try again after the device's next event,
-    /// after a kick, or when its file descriptor is writable.
+    /// after a wake-up, or when its file descriptor is writable.
     Busy,
 }
 
@@ -283,7 +283,7 @@ pub trait DeviceRx: Send {
     fn on_idle(&mut self) {}
 
     /// The link event since the last call, if there was one. Called after
-    /// [`receive`](Self::receive). A device that has an event calls its kick, or makes its file
+    /// [`receive`](Self::receive). A device that has an event wakes its poller, or makes its file
     /// descriptor readable, as for a packet.
     fn take_event(&mut self) -> Option<LinkEvent> {
         None
@@ -308,7 +308,7 @@ pub enum LinkEvent {
     Mtu(u16),
 }
 
-/// How a device notifies its poller: by a file descriptor, a kick, or neither.
+/// How a device notifies its poller: by a file descriptor, a [`Kick`], or neither.
 #[derive(Clone, Default)]
 pub struct WaitSource {
     fd: Option<Arc<Descriptor>>,
@@ -322,7 +322,7 @@ impl WaitSource {
         WaitSource { fd: Some(fd), kick: None }
     }
 
-    /// A source that calls the kick in `slot`.
+    /// A source that wakes the poller through `slot`.
     pub fn from_kick(slot: KickSlot) -> WaitSource {
         WaitSource { fd: None, kick: Some(slot) }
     }
@@ -339,8 +339,8 @@ impl WaitSource {
         self.fd.as_deref()
     }
 
-    /// Gives the device the kick to call when there is something to receive, or room to send again.
-    /// Only the first call for a device has an effect.
+    /// Stores the handle by which the device wakes the poller when there is something to receive,
+    /// or room to send. Only the first call for a device has an effect.
     pub fn install(&self, kick: &Kick) {
         if let Some(slot) = &self.kick {
             slot.install(kick.clone());
@@ -360,7 +360,7 @@ impl KickSlot {
 
     /// Fills the slot, once.
     pub fn install(&self, kick: Kick) {
-        // A device has only one poller, so the first kick stays.
+        // A device has only one poller, so the first handle stays.
         let _ = self.0.set(kick);
     }
 
@@ -371,7 +371,7 @@ impl KickSlot {
         }
     }
 
-    /// Wakes the poller, if one is installed, because there is room to send again.
+    /// Wakes the poller, if one is installed, because there is room to send.
     pub fn kick_for_room(&self) {
         if let Some(kick) = self.0.get() {
             kick.kick();

@@ -343,7 +343,7 @@ impl Interface {
         self.chosen.store(true, Ordering::Relaxed);
     }
 
-    /// Installs the kick that the device calls.
+    /// Installs the handle by which the device wakes its poller.
     pub(crate) fn install(&self, kick: &Kick) {
         lock(&self.wait).install(kick);
     }

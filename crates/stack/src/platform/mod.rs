@@ -39,7 +39,7 @@ pub(crate) use self::pair::Event;
 #[cfg(unix)]
 pub(crate) type Descriptor = std::os::fd::OwnedFd;
 
-/// There are none: devices wake their pollers by kicks.
+/// There are none: devices wake their pollers through `Kick`.
 #[cfg(not(unix))]
 pub(crate) enum Descriptor {}
 

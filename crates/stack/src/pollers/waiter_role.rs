@@ -8,8 +8,8 @@
 //! is awake again.
 //!
 //! The role may pass from one thread to another whenever its holder is awake: with the value that
-//! holds it, or by being released and taken. The work behind a kick is not lost then, even if the
-//! former holder was woken by it and did not look: a waiter reads all its work after it has
+//! holds it, or by being released and taken. The work behind a wake-up is not lost then, even if
+//! the former holder was woken by it and did not look: a waiter reads all its work after it has
 //! announced its sleep, so the new holder finds the work that the former has left.
 
 #[cfg(all(loom, test))]

@@ -48,9 +48,9 @@ pub enum UnhandledKind {
 /// A packet that no socket accepts.
 ///
 /// The packet is complete. Fragments are reassembled, without the options of an IPv4 header and
-/// without the extension headers before an IPv6 fragment header. Checksums are complete as far as
-/// the stack knows them. A device's train of datagrams is passed one datagram at a time. A hook
-/// never gets a packet with an error in its headers or a wrong checksum, except
+/// without the extension headers before an IPv6 fragment header. Checksums of protocols that the
+/// stack supports are complete. A device's train of datagrams is passed one datagram at a time. A
+/// hook never gets a packet with an error in its headers or a wrong checksum, except
 /// [`NotIp`](UnhandledKind::NotIp).
 pub struct Unhandled {
     pub(crate) kind: UnhandledKind,

@@ -8,7 +8,7 @@
 //!
 //! While a thread spins, the poller need not be woken for every packet. So a spinner holds a
 //! *lease*: until it ends, the poller sleeps without the file descriptors of the devices, and
-//! devices that wake by a kick do not do so. Every poll of the spinner extends the lease to
+//! devices without a descriptor do not wake it. Every poll of the spinner extends the lease to
 //! [`SPIN_LEASE`] from then on. A spinner that has found its data lets the lease run out, since its
 //! next read is likely to spin again. One that has found nothing ends the lease, checks the devices
 //! once more, and wakes the poller if the poller relies on it. So a packet that arrives after

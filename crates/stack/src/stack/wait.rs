@@ -1,10 +1,10 @@
 //! How a poller sleeps, and how other threads wake it.
 //!
-//! A poller sleeps until a device's file descriptor is ready, until a kick, or until the next
-//! deadline. `Kick` makes kicks cheap. A kick wakes one thread, so one thread at a time waits for a
-//! queue: the one that holds its `WaiterRole`. A loop that runs a queue owns the role for its
-//! lifetime ([`QueueWaiter`]), and passes it on with the waiter. [`Stack::wait`] takes the roles of
-//! all queues for one call.
+//! A poller sleeps until a device's file descriptor is ready, until another thread wakes it, or
+//! until the next deadline. `Kick` makes a wake-up cheap. It wakes one thread, so one thread at a
+//! time waits for a queue: the one that holds its `WaiterRole`. A loop that runs a queue owns the
+//! role for its lifetime ([`QueueWaiter`]), and passes it on with the waiter. [`Stack::wait`] takes
+//! the roles of all queues for one call.
 
 use std::io;
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub struct QueueWaiter {
 /// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    /// There was work before the sleep, or a kick.
+    /// There was work before the sleep, or another thread woke it.
     ForWork,
     /// The deadline passed, or a device became ready.
     ByTimeOrDevice,
@@ -104,7 +104,7 @@ impl QueueWaiter {
         self.stack.pollers.queue(self.queue).spinner().is_lent(now)
     }
 
-    /// Sleeps while readers poll the devices, until there is other work: a timer, a kick, or
+    /// Sleeps while readers poll the devices, until there is other work: a timer, a wake-up, or
     /// `ready` returns true. `clock` returns the present time.
     ///
     /// # Errors
@@ -370,8 +370,8 @@ impl Stack {
         Some((deadline, leases))
     }
 
-    /// Sleeps until a kick, a device of a queue without a lease, or the deadline. Returns the set
-    /// of queues whose kick ended the sleep.
+    /// Sleeps until a wake-up, a device of a queue without a lease, or the deadline. Returns the
+    /// set of queues that were woken.
     fn sleep(
         &self,
         queues: Range<u8>,

@@ -1,5 +1,5 @@
-//! One direction of a channel: a bounded queue between the stack, which is polled and woken by a
-//! kick, and the caller, which has a waker.
+//! One direction of a channel: a bounded queue between the stack, which is polled and woken, and
+//! the caller, which has a waker.
 //!
 //! One mutex guards everything. The stack's side records there that it met a full (or an empty)
 //! queue; the caller's side leaves its waker there. A side that changes the queue takes out the

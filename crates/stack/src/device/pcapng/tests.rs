@@ -204,7 +204,7 @@ fn a_full_disk_is_told_of_once() {
     assert_eq!(told.lock().unwrap().len(), 2);
 }
 
-/// Whatever part of the buffer is written before the disk is full, the file ends with a whole
+/// For any part of the buffer that is written before the disk is full, the file ends with a whole
 /// block.
 #[test]
 fn a_file_is_cut_behind_its_last_whole_block() {

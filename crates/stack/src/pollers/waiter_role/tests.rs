@@ -103,7 +103,7 @@ mod model {
             Outcome::Refused
         }
 
-        /// Waits until a time that has passed, consumes a kick, and leaves the work to others.
+        /// Waits until a time that has passed, consumes a wake-up, and leaves the work to others.
         fn wait_for_a_moment(&self, parts: Parts) {
             if self.take(parts) {
                 self.sleep.announce(None);
