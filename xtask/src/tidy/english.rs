@@ -132,10 +132,10 @@ fn outside_fences(page: &str) -> impl Iterator<Item = &str> {
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Paragraph> {
     let mut paragraphs: Vec<Paragraph> = Vec::new();
     let mut open = false;
-    for (n, line) in lines.enumerate().filter(|(_, line)| !line.is_empty() || open) {
+    for (n, line) in lines.enumerate() {
         match paragraphs.last_mut().filter(|_| open) {
-            Some((_, text)) if !line.is_empty() => *text += &format!(" {line}"),
-            Some(_) => {}
+            _ if line.is_empty() => {}
+            Some((_, text)) => *text += &format!(" {line}"),
             None => paragraphs.push((n + 1, line.into())),
         }
         open = !line.is_empty();
