@@ -8,28 +8,11 @@ const MAX_COLUMNS: usize = 100;
 const MAX_COLUMNS_OF_TEXT: usize = 140;
 const MAX_FILE: usize = 1000;
 
-/// Crates whose code must be a function of its arguments alone.
-const PURE: [&str; 2] = ["crates/wire/", "crates/tcp/"];
-
-/// What would let a clock or a random number into a pure crate.
-const AMBIENT: [&str; 9] = [
-    "Instant::now",
-    "SystemTime",
-    "std::time",
-    "std::net::TcpStream",
-    "std::thread",
-    "thread_rng",
-    "rand",
-    "getrandom",
-    "RandomState",
-];
-
 /// Runs every rule on one file.
 pub(crate) fn check(source: &Source, findings: &mut Vec<Finding>) {
     module_doc(source, findings);
     columns(source, findings);
     file_length(source, findings);
-    ambient(source, findings);
     unfinished(source, findings);
 }
 
@@ -63,18 +46,6 @@ fn file_length(source: &Source, findings: &mut Vec<Finding>) {
     if lines > MAX_FILE {
         let what = format!("the file has {lines} lines of code, {MAX_FILE} are allowed");
         findings.push(Finding::new(&source.path, 1, &what));
-    }
-}
-
-fn ambient(source: &Source, findings: &mut Vec<Finding>) {
-    if !PURE.iter().any(|home| source.path.starts_with(home)) {
-        return;
-    }
-    for word in AMBIENT {
-        for at in words(&source.code, word).filter(|&at| !source.is_test(at)) {
-            let what = format!("`{word}` in a crate that must not know time or chance");
-            findings.push(Finding::new(&source.path, line_of(&source.code, at), &what));
-        }
     }
 }
 

@@ -73,17 +73,6 @@ fn module_doc_comes_first() {
 }
 
 #[test]
-fn pure_crates_know_no_clock_and_no_chance() {
-    for line in ["use std::time::Instant;", "fn f() { Instant::now(); }", "use rand::Rng;"] {
-        let text = format!("//! D.\n{line}\n");
-        assert_eq!(one("crates/tcp/src/a.rs", &text).len(), 1, "{line}");
-        assert!(one("crates/plimsoll/src/a.rs", &text).is_empty(), "{line}");
-    }
-    let in_comment = "//! D.\n// Not `Instant::now`.\n#[cfg(test)]\nmod t { use std::time::X; }\n";
-    assert!(one("crates/tcp/src/a.rs", in_comment).is_empty());
-}
-
-#[test]
 fn unfinished_work_is_found() {
     for mark in [concat!("// TO", "DO later"), concat!("// FIX", "ME")] {
         assert_eq!(one("a.rs", &format!("//! D.\n{mark}\n")).len(), 1, "{mark}");
