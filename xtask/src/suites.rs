@@ -20,8 +20,11 @@ use crate::{
 /// The workspace of the servers of `bench peers`.
 const PEERS: &str = "bench/peers/Cargo.toml";
 
-/// Its packages that must build: without them there is nothing to compare. Each of the others needs
-/// another stack, and is left out where that does not build.
+/// The workspace of the fuzz targets.
+const FUZZ: &str = "fuzz/Cargo.toml";
+
+/// The packages of [`PEERS`] that must build: without them there is nothing to compare. Each of the
+/// others needs another stack, and is left out where that does not build.
 const OWN_PEERS: [&str; 6] = ["-p", "peer-common", "-p", "peer-kernel", "-p", "peer-ours"];
 
 /// Packages that must build without std.
@@ -107,7 +110,13 @@ pub(crate) const NIGHTLY: [Nightly; 16] = [
         &[],
         "installs further Debian packages",
     ),
-    nightly("licences", 20, Session::licences, &["Cargo.lock", "deny.toml"], "cargo deny"),
+    nightly(
+        "licences",
+        20,
+        Session::licences,
+        &["Cargo.lock", "bench/peers/Cargo.lock", "fuzz/Cargo.lock", "deny.toml"],
+        "cargo deny",
+    ),
     nightly(
         "lint-more",
         3,
@@ -312,7 +321,8 @@ impl Session {
         self.counted(what, command.current_dir(&self.root))
     }
 
-    /// Licences, sources, versions and advisories of the dependencies.
+    /// Licences, sources, versions and advisories of the dependencies; of those of the other
+    /// workspaces, the sources.
     fn licences(&mut self) -> Result<()> {
         let program = match toolchain::tool(&self.root, toolchain::CARGO_DENY) {
             Ok(program) => program,
@@ -321,8 +331,13 @@ impl Session {
                 return Ok(());
             }
         };
-        let mut command = Command::new(program);
-        self.pass_or_fail("cargo deny", command.arg("check").current_dir(&self.root))
+        for (manifest, what) in [("Cargo.toml", "all"), (PEERS, "sources"), (FUZZ, "sources")] {
+            let mut command = Command::new(&program);
+            command.arg("--manifest-path").arg(self.root.join(manifest));
+            command.args(["check", what, "--config"]).arg(self.root.join("deny.toml"));
+            self.pass_or_fail(&format!("cargo deny check {what} of {manifest}"), &mut command)?;
+        }
+        Ok(())
     }
 
     fn lint_more(&mut self) -> Result<()> {
@@ -345,7 +360,7 @@ impl Session {
             self.tally.skip("cargo clippy of the fuzz targets", why);
             return Ok(());
         }
-        let words = ["clippy", "--locked", "--all-targets", "--manifest-path", "fuzz/Cargo.toml"];
+        let words = ["clippy", "--locked", "--all-targets", "--manifest-path", FUZZ];
         let mut fuzz = cargo(&self.root, &words);
         fuzz.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("fuzz-clippy"));
         self.pass_or_fail("cargo clippy of the fuzz targets", fuzz.args(STRICT))

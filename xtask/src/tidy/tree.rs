@@ -15,14 +15,10 @@ const MACHINE_PLACES: [&str; 5] = [
     concat!("/Us", "ers/"),
 ];
 
-/// The only registry that the lock file may name.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
-
 pub(crate) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     named_paths(tree, findings);
     links(tree, findings);
     machine_places(tree, findings);
-    registry(tree, findings);
 }
 
 /// Paths in back-ticks in ARCHITECTURE.md and its companions must exist.
@@ -97,17 +93,6 @@ fn machine_places(tree: &Tree, findings: &mut Vec<Finding>) {
             for (at, _) in text.match_indices(place) {
                 let what = format!("names `{place}`, a place of one machine");
                 findings.push(Finding::new(path, line_of(text, at), &what));
-            }
-        }
-    }
-}
-
-fn registry(tree: &Tree, findings: &mut Vec<Finding>) {
-    for path in ["Cargo.lock", "bench/peers/Cargo.lock", "fuzz/Cargo.lock"] {
-        for (n, line) in tree.text(path).unwrap_or("").lines().enumerate() {
-            let source = line.strip_prefix("source = \"").map(|s| s.trim_end_matches('"'));
-            if source.is_some_and(|source| source != REGISTRY) {
-                findings.push(Finding::new(path, n + 1, "a source other than crates.io"));
             }
         }
     }
