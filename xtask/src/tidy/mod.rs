@@ -2,7 +2,7 @@
 //!
 //! Each rule is a habit that a reviewer would otherwise have to watch for, and that clippy does not
 //! know: the length of files, the width of lines, a module doc at the top, counters that tests
-//! assert, one reason to ignore a test, no circle of modules in the engine and the stack, words that
+//! name, one reason to ignore a test, no circle of modules in the engine and the stack, words that
 //! plain English avoids, and documents whose paths and links exist.
 
 mod circles;

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::lexer::{line_of, words};
-use super::source::Source;
+use super::source::{Line, Source};
 
 const MAX_COLUMNS: usize = 100;
 const MAX_COLUMNS_OF_TEXT: usize = 140;
@@ -42,7 +42,8 @@ fn holds_text(line: &str) -> bool {
 }
 
 fn file_length(source: &Source, findings: &mut Vec<Finding>) {
-    let lines = source.code_lines();
+    let is_code = |line: &Line| !line.is_test && !line.code.trim().is_empty();
+    let lines = source.lines().filter(is_code).count();
     if lines > MAX_FILE {
         let what = format!("the file has {lines} lines of code, {MAX_FILE} are allowed");
         findings.push(Finding::new(&source.path, 1, &what));

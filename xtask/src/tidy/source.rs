@@ -15,6 +15,14 @@ pub(crate) struct Source {
     whole_file_is_test: bool,
 }
 
+/// A line of a file.
+pub(crate) struct Line<'a> {
+    /// With comments and literals masked.
+    pub(crate) code: &'a str,
+    pub(crate) text: &'a str,
+    pub(crate) is_test: bool,
+}
+
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Source {
         let code = mask(text);
@@ -29,26 +37,23 @@ impl Source {
     }
 
     /// Whether byte `at` belongs to a test.
-    pub(crate) fn is_test(&self, at: usize) -> bool {
+    fn is_test(&self, at: usize) -> bool {
         self.whole_file_is_test || self.tests.iter().any(|&(start, end)| start <= at && at < end)
     }
 
-    /// Lines that hold code outside tests: neither blank nor comment only.
-    pub(crate) fn code_lines(&self) -> usize {
-        let mut at = 0;
-        let mut count = 0;
-        for line in self.code.split_inclusive('\n') {
-            if !line.trim().is_empty() && !self.is_test(at) {
-                count += 1;
-            }
-            at += line.len();
-        }
-        count
+    /// The lines, with the characters that end them.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        let mut end = 0;
+        self.code.split_inclusive('\n').map(move |code| {
+            let at = end;
+            end += code.len();
+            Line { code, text: &self.text[at..end], is_test: self.is_test(at) }
+        })
     }
 }
 
-/// The brace that opens the body of the function whose `fn` stands at `at`.
-pub(super) fn body_start(code: &str, at: usize) -> Option<usize> {
+/// The brace that opens the body of the item at `at`.
+fn body_start(code: &str, at: usize) -> Option<usize> {
     let mut depth = 0;
     for (n, byte) in code.bytes().enumerate().skip(at) {
         match byte {
