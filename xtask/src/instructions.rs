@@ -3,8 +3,8 @@
 //! The program `counted` does one kind of work after the other, in one thread and on a virtual
 //! clock, and callgrind counts the instructions. `bench/instructions.toml` holds how many there
 //! were. What takes 3 % more now, or less, fails: a change that costs something is to be noticed,
-//! and one that saves something is to be kept. `--update --why TEXT` writes the file, with the
-//! reason.
+//! and one that saves something is to be kept. `--update` writes the file; the body of the commit
+//! says why.
 //!
 //! Counts must be the same on every machine, so only instructions of the program itself count: the
 //! C library chooses its `memcpy` by the processor, and its allocator differs by version. Instead
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::session::{Session, cargo_target};
 use crate::{callgrind, packages, shell};
 
-const USAGE: &str = "usage: cargo xtask instructions [--update --why TEXT] [PATH]...";
+const USAGE: &str = "usage: cargo xtask instructions [--update] [PATH]...";
 
 /// Where the counts are.
 const FILE: &str = "bench/instructions.toml";
@@ -30,7 +30,7 @@ const FILE: &str = "bench/instructions.toml";
 const HEADING: &str = "\
 # Instructions of hot paths, for each unit of work, counted by `cargo xtask instructions`. They are
 # those of the program alone, without the C library; allocations are counted beside them.
-# Written by `cargo xtask instructions --update --why TEXT`.
+# Written by `cargo xtask instructions --update`.
 
 ";
 
@@ -85,14 +85,11 @@ const PATHS: [HotPath; 16] = [
 ];
 
 /// What is committed.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Committed {
     /// The compiler whose code was counted.
     rustc: String,
     paths: BTreeMap<String, Count>,
-    /// Why counts were changed, the newest first.
-    #[serde(default)]
-    updates: Vec<Update>,
 }
 
 /// What one unit of work takes.
@@ -102,39 +99,24 @@ struct Count {
     allocations: f64,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Update {
-    why: String,
-    changed: Vec<String>,
-}
-
-struct Request {
-    update: bool,
-    why: Option<String>,
-    only: Vec<String>,
-}
-
 /// `cargo xtask instructions`.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
-    let request = parse(args)?;
+    let (update, chosen) = parse(args)?;
+    let all = chosen.len() == PATHS.len();
     ready().map_err(anyhow::Error::msg)?;
-    let chosen: Vec<&HotPath> =
-        PATHS.iter().filter(|path| is_chosen(path, &request.only)).collect();
     let mut committed = read(root)?;
     let rustc = rustc(root)?;
     ensure!(
-        committed.rustc == rustc || (request.update && request.only.is_empty()),
+        committed.rustc == rustc || (update && all),
         "the counts of {FILE} are of {}, and this is {rustc}: count all paths again with \
-         cargo xtask instructions --update --why TEXT",
+         cargo xtask instructions --update",
         committed.rustc
     );
     let counts = count_all(root, &chosen)?;
     let differences = show(&committed, &counts);
-    if let Some(why) = request.why {
-        let changed = changes(&committed, &counts);
-        committed.updates.insert(0, Update { why, changed });
+    if update {
         committed.rustc = rustc;
-        if request.only.is_empty() {
+        if all {
             committed.paths.clear();
         }
         committed.paths.extend(counts);
@@ -142,7 +124,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     }
     ensure!(
         differences.is_empty(),
-        "{}\nIf that is meant: cargo xtask instructions --update --why TEXT",
+        "{}\nIf that is meant: cargo xtask instructions --update",
         differences.join("\n")
     );
     Ok(())
@@ -177,31 +159,21 @@ pub(crate) fn step(session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-fn parse(args: &[String]) -> Result<Request> {
-    let mut request = Request { update: false, why: None, only: Vec::new() };
-    let mut rest = args.iter();
-    while let Some(word) = rest.next() {
-        match word.as_str() {
-            "--update" => request.update = true,
-            "--why" => request.why = rest.next().cloned(),
-            name if PATHS.iter().any(|path| path.work == name) => request.only.push(name.into()),
-            other => bail!("there is no path {other}; the paths: {}\n{USAGE}", names()),
+/// Whether to write the counts, and the chosen paths.
+fn parse(args: &[String]) -> Result<(bool, Vec<&'static HotPath>)> {
+    let (mut update, mut chosen) = (false, Vec::new());
+    let names = || PATHS.map(|path| path.work).join(" ");
+    for word in args {
+        match PATHS.iter().find(|path| path.work == word) {
+            Some(path) => chosen.push(path),
+            None if word == "--update" => update = true,
+            None => bail!("there is no path {word}; the paths: {}\n{USAGE}", names()),
         }
     }
-    let reason = request.why.as_deref().is_some_and(|why| !why.trim().is_empty());
-    ensure!(
-        request.update == reason,
-        "--update wants a reason, and a reason wants --update\n{USAGE}"
-    );
-    Ok(request)
-}
-
-fn names() -> String {
-    PATHS.map(|path| path.work).join(" ")
-}
-
-fn is_chosen(path: &HotPath, only: &[String]) -> bool {
-    only.is_empty() || only.iter().any(|name| name == path.work)
+    if chosen.is_empty() {
+        chosen.extend(&PATHS);
+    }
+    Ok((update, chosen))
 }
 
 /// Builds `counted` and returns where it is, as callgrind names it.
@@ -248,11 +220,8 @@ fn count(program: &Path, path: &HotPath) -> Result<Count> {
 }
 
 fn read(root: &Path) -> Result<Committed> {
-    match fs::read_to_string(root.join(FILE)) {
-        Ok(text) => toml::from_str(&text).with_context(|| format!("reading {FILE}")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Committed::default()),
-        Err(error) => Err(error).with_context(|| format!("reading {FILE}")),
-    }
+    let text = fs::read_to_string(root.join(FILE)).with_context(|| format!("reading {FILE}"))?;
+    toml::from_str(&text).with_context(|| format!("reading {FILE}"))
 }
 
 fn write(root: &Path, committed: &Committed) -> Result<()> {
@@ -303,20 +272,6 @@ fn out_of_bounds(was: f64, is: f64) -> bool {
     (is - was).abs() > LEAST.max(was * TOLERANCE)
 }
 
-/// What an update writes about the counts that are others than before.
-fn changes(committed: &Committed, counts: &BTreeMap<String, Count>) -> Vec<String> {
-    let changed = counts.iter().filter_map(|(work, is)| match committed.paths.get(work) {
-        None => Some(format!("{work}: {}", said(*is))),
-        Some(was) if was == is => None,
-        Some(was) => Some(format!("{work}: {} -> {}", said(*was), said(*is))),
-    });
-    changed.collect()
-}
-
-fn said(count: Count) -> String {
-    format!("{} instructions and {} allocations", count.instructions, count.allocations)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,37 +301,15 @@ mod tests {
         assert!(out_of_bounds(0.0, 0.02));
         let told = difference("packet", Some(&count(9.0, 0.0)), count(9.0, 1.0)).unwrap();
         assert!(told.ends_with("allocations were 0 and are 1"), "{told}");
-        let committed = Committed {
-            paths: [("packet".into(), count(9.0, 0.0))].into(),
-            ..Committed::default()
-        };
-        let written = changes(&committed, &[("packet".into(), count(9.0, 1.0))].into());
-        let change = "9 instructions and 0 allocations -> 9 instructions and 1 allocations";
-        assert_eq!(written, [format!("packet: {change}")]);
     }
 
     #[test]
-    fn an_update_wants_a_reason() {
-        let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
-        for wrong in ["--update", "--why because", "--update --why", "nothing"] {
-            assert!(parse(&words(wrong)).is_err(), "{wrong}");
-        }
-        let mut update = words("--update packet --why");
-        assert!(parse(&[&update[..], &[" ".into()]].concat()).is_err());
-        update.push("it does more".into());
-        let request = parse(&update).unwrap();
-        assert_eq!((request.why.as_deref(), request.only.len()), (Some("it does more"), 1));
-    }
-
-    #[test]
-    fn every_path_is_committed_with_a_reason() {
+    fn every_path_is_committed() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let committed = read(&root).unwrap();
         let known: Vec<&str> = committed.paths.keys().map(String::as_str).collect();
         let mut paths = PATHS.map(|path| path.work);
         paths.sort_unstable();
         assert_eq!(known, paths);
-        assert!(!committed.updates.is_empty());
-        assert!(committed.updates.iter().all(|update| !update.why.trim().is_empty()));
     }
 }

@@ -75,9 +75,9 @@ commands:
   bench senders [--nsperf] [--congestion NAME] [--beside NAME|--kernel-beside NAME] [--receive]
                                   our sender and Linux's through one bottleneck; needs root
   bench million [--quick]         what a packet costs as connections become a million
-  instructions [--update --why TEXT] [PATH]...
+  instructions [--update] [PATH]...
                                   instructions of hot paths beside the committed counts; or write
-                                  these, with the reason; valgrind
+                                  these; valgrind
   drill --update                  write the list of the scripts in tests/drill that pass
   parity [--patterns N] [--seed S] [--jobs J] [--only ID] [--json FILE]...
   parity --response [--times N]
