@@ -141,7 +141,11 @@ pub(crate) const NIGHTLY: [Nightly; 16] = [
     nightly(
         "tokio",
         8,
-        |s| s.counted_or_skipped("tokio's tests of its sockets", outside::tokio::prepared),
+        |s| {
+            s.counted_or_skipped("tokio's tests of its sockets", |root| {
+                outside::TOKIO.prepared(root)
+            })
+        },
         &["crates/plimsoll/src/", "crates/stack/src/"],
         "tokio's own tests of its sockets, on ours",
     ),
@@ -155,7 +159,11 @@ pub(crate) const NIGHTLY: [Nightly; 16] = [
     nightly(
         "quinn",
         8,
-        |s| s.counted_or_skipped("quinn's tests, on our UDP sockets", outside::quinn::prepared),
+        |s| {
+            s.counted_or_skipped("quinn's tests, on our UDP sockets", |root| {
+                outside::QUINN.prepared(root)
+            })
+        },
         &["crates/plimsoll/src/", "crates/stack/src/stack/udp", "crates/stack/src/udp"],
         "quinn's own tests, on our UDP sockets",
     ),

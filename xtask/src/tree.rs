@@ -30,7 +30,7 @@ pub(crate) fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 pub(crate) fn mirror(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     for (name, bytes) in files {
         let path = folder.join(name);
-        write_changed(&path, bytes)?;
+        write(&path, bytes)?;
         // `files` keeps bytes alone, and packetdrill scripts call programs of the tree.
         if bytes.starts_with(b"#!/") {
             fs::set_permissions(&path, Permissions::from_mode(0o755))
@@ -40,8 +40,9 @@ pub(crate) fn mirror(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result
     remove_others(folder, folder, files)
 }
 
-fn write_changed(path: &Path, bytes: &[u8]) -> Result<()> {
-    if fs::read(path).is_ok_and(|before| before == bytes) {
+/// Writes a file, with the folders around it. What has not changed is not built again.
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
+    if fs::read(path).is_ok_and(|before| before == bytes.as_ref()) {
         return Ok(());
     }
     if let Some(folder) = path.parent() {

@@ -13,7 +13,7 @@ use anyhow::{Context, Error, Result, bail, ensure};
 
 use crate::outside::facades::TUN2PROXY;
 use crate::outside::registry;
-use crate::{packages, session, shell};
+use crate::{packages, session, shell, tree};
 
 /// What the comparison runs beside programs that all tests against the kernel need.
 const PROGRAMS: [&str; 3] = ["ip", "curl", "iperf3"];
@@ -64,11 +64,11 @@ fn build(root: &Path, folder: &Path, source: &Path, variant: &Variant) -> Result
         ensure!(stack.join("Cargo.toml").exists(), "{} is missing", stack.display());
         manifest += &format!("\n[patch.crates-io]\nipstack = {{ path = {:?} }}\n", text(&stack)?);
     }
-    registry::write(&workspace.join("Cargo.toml"), &manifest)?;
+    tree::write(&workspace.join("Cargo.toml"), manifest)?;
     let lock = workspace.join("Cargo.lock");
     if variant.stack.is_none() || !lock.exists() {
-        let published = fs::read_to_string(source.join("Cargo.lock"));
-        registry::write(&lock, &published.context("tun2proxy is published with its versions")?)?;
+        let published = fs::read(source.join("Cargo.lock"));
+        tree::write(&lock, &published.context("tun2proxy is published with its versions")?)?;
     }
     // One folder for all: they differ in two packages.
     let target = folder.join("build");

@@ -15,8 +15,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::registry::{self, metadata, write};
-use crate::session;
+use super::registry::{self, metadata};
+use crate::{session, tree};
 
 /// The tun2proxy that is tested on the facade of ipstack, and measured.
 pub(crate) const TUN2PROXY: &str = "0.8.7";
@@ -121,13 +121,14 @@ impl Published {
                 let documents = documents.iter().map(|path| {
                     format!("#[doc = include_str!(\"../{path}\")]\nmod {} {{}}\n", module(path))
                 });
-                write(&place.join("src/lib.rs"), &documents.collect::<String>())?;
-                write(&place.join("Cargo.toml"), &manifest_of_tests(self, &published, source)?)?;
+                tree::write(&place.join("src/lib.rs"), documents.collect::<String>())?;
+                let manifest = manifest_of_tests(self, &published, source)?;
+                tree::write(&place.join("Cargo.toml"), manifest)?;
             }
         }
         if !place.join("Cargo.lock").exists() {
             // The versions of the repository, as far as they go.
-            write(&place.join("Cargo.lock"), &fs::read_to_string(root.join("Cargo.lock"))?)?;
+            tree::write(&place.join("Cargo.lock"), &fs::read(root.join("Cargo.lock"))?)?;
         }
         let path = root.join("compat").join(self.facade());
         let patch = format!("patch.crates-io.{}.path={:?}", self.facade(), path.display());

@@ -2,8 +2,10 @@
 
 pub(crate) mod facades;
 pub(crate) mod h2;
-mod package;
-pub(crate) mod quinn;
+mod project;
+mod quinn;
 pub(crate) mod registry;
-mod rewrite;
-pub(crate) mod tokio;
+mod tokio;
+
+pub(crate) use quinn::QUINN;
+pub(crate) use tokio::TOKIO;

@@ -1,5 +1,4 @@
-//! Packages of the registry, which cargo fetches, and files that are written below the target
-//! folder.
+//! Packages of the registry, which cargo fetches.
 //!
 //! What cannot be fetched is told apart from what fails: the outer result is an error of ours, the
 //! inner one says why cargo has nothing to give.
@@ -11,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::shell;
+use crate::{shell, tree};
 
 /// What cargo says of the published package `name`, which it fetches by a package of its own in
 /// `place`.
@@ -20,8 +19,8 @@ pub(crate) fn published(place: &Path, name: &str, version: &str) -> Result<Resul
         "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
          [dependencies]\n{name} = \"={version}\"\n\n[workspace]\n"
     );
-    write(&place.join("Cargo.toml"), &text)?;
-    write(&place.join("src/lib.rs"), "")?;
+    tree::write(&place.join("Cargo.toml"), text)?;
+    tree::write(&place.join("src/lib.rs"), "")?;
     dependency(place, name)
 }
 
@@ -53,21 +52,6 @@ pub(crate) fn metadata(place: &Path, words: &[&str]) -> Result<Result<Value, Str
     Ok(Ok(serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?))
 }
 
-/// Writes a file. What has not changed is not built again.
-pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    write_bytes(path, text.as_bytes())
-}
-
-/// As [`write()`].
-pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
-    if fs::read(path).is_ok_and(|before| before == bytes) {
-        return Ok(());
-    }
-    let folder = path.parent().context("files lie in folders")?;
-    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
-}
-
 /// Copies all files of `from` into `to`, but for those at its top of these names.
 pub(crate) fn copy(from: &Path, to: &Path, left_out: &[&str]) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
@@ -78,7 +62,7 @@ pub(crate) fn copy(from: &Path, to: &Path, left_out: &[&str]) -> Result<()> {
         }
         match path.is_dir() {
             true => copy(&path, &to.join(name), &[])?,
-            false => write_bytes(&to.join(name), &fs::read(&path)?)?,
+            false => tree::write(&to.join(name), &fs::read(&path)?)?,
         }
     }
     Ok(())
