@@ -270,6 +270,14 @@ fn document(measured: &[Measured], request: &Request) -> Value {
         "kernel_congestion_control": crate::peer::CONGESTION_CONTROL,
         "rows": measured.iter().map(row).collect::<Vec<_>>(),
         "table": {
+            "conditions": format!(
+                "All answers of {} runs of {:?} s each; the servers take turns. The client uses \
+                 kernel sockets with {}. A percentile with fewer than ten samples above it is a \
+                 dash.",
+                request.runs,
+                request.seconds,
+                crate::peer::CONGESTION_CONTROL
+            ),
             "header": header(), "rows": measured.iter().map(cells).collect::<Vec<_>>(),
         },
     })

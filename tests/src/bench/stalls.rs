@@ -3,12 +3,23 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cases::stalls::{Begins, Nagle, TALKS, Talk, Talked, talk};
 
 const ROUNDS: usize = 1000;
 const QUICK_ROUNDS: usize = 50;
+
+const HEAD: [&str; 8] = [
+    "conversation",
+    "begins",
+    "our Nagle",
+    "p50",
+    "p99",
+    "max",
+    "stalls",
+    "late ACKs, ours : kernel",
+];
 
 /// Of our side: what the table calls it, and by how much fewer rounds it has.
 const NAGLES: [(Nagle, &str, usize); 3] =
@@ -17,22 +28,24 @@ const NAGLES: [(Nagle, &str, usize); 3] =
 /// Has all conversations, each begun by us and by the kernel, and prints a table.
 pub(super) fn run(words: &[String]) -> Result<()> {
     let (rounds, path) = parse(words)?;
-    println!(
-        "| conversation | begins | our Nagle | p50 | p99 | max | stalls | late ACKs, ours : kernel |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
-    let mut all = Vec::new();
+    let print = |cells: &[String]| println!("| {} |", cells.join(" | "));
+    print(&HEAD.map(str::to_owned));
+    println!("{}|", "|---".repeat(HEAD.len()));
+    let mut rows = Vec::new();
     for what in &TALKS {
         for (begins, name) in [(Begins::Ours, "ours"), (Begins::Kernel, "kernel")] {
             for (nagle, word, fewer) in NAGLES {
                 let talked = talk(what, begins, rounds / fewer, nagle)?;
-                show(what, name, word, &talked);
-                all.push(to_json(what, name, word, &talked));
+                let cells = cells(what, name, word, &talked);
+                print(&cells);
+                rows.push(cells);
             }
         }
     }
     if let Some(path) = path {
-        let text = serde_json::to_string_pretty(&all).context("writing JSON")?;
+        let conditions = "Each row is one connection. The kernel's Nagle is on.";
+        let table = json!({ "conditions": conditions, "header": HEAD, "rows": rows });
+        let text = serde_json::to_string_pretty(&json!({ "table": table }))?;
         std::fs::write(&path, text + "\n")
             .with_context(|| format!("writing {}", path.display()))?;
     }
@@ -52,34 +65,19 @@ fn parse(words: &[String]) -> Result<(usize, Option<PathBuf>)> {
     Ok((rounds, json))
 }
 
-fn milliseconds(talked: &Talked, name: &str) -> Option<f64> {
-    talked.rounds[name].as_f64().map(|micros| micros / 1000.0)
-}
-
-fn show(what: &Talk, begins: &str, nagle: &str, talked: &Talked) {
-    let at = |name| milliseconds(talked, name).unwrap_or(f64::NAN);
-    println!(
-        "| {} | {begins} | {nagle} | {:.3} ms | {:.3} ms | {:.1} ms | {} of {} | {} : {} |",
-        what.name,
-        at("p50"),
-        at("p99"),
-        at("max"),
-        talked.rounds["stalls"],
-        talked.rounds["rounds"],
-        talked.ours,
-        talked.kernel,
-    );
-}
-
-fn to_json(what: &Talk, begins: &str, nagle: &str, talked: &Talked) -> Value {
-    let at = |name| milliseconds(talked, name);
-    json!({
-        "conversation": what.name,
-        "begins": begins,
-        "nagle": nagle,
-        "milliseconds": { "p50": at("p50"), "p99": at("p99"), "max": at("max") },
-        "stalls": talked.rounds["stalls"],
-        "rounds": talked.rounds["rounds"],
-        "late_acks": { "ours": talked.ours, "kernel": talked.kernel },
-    })
+fn cells(what: &Talk, begins: &str, nagle: &str, talked: &Talked) -> [String; 8] {
+    let at = |name: &str, places: usize| {
+        let micros = talked.rounds[name].as_f64();
+        micros.map_or("-".to_owned(), |micros| format!("{:.places$} ms", micros / 1000.0))
+    };
+    [
+        what.name.to_owned(),
+        begins.to_owned(),
+        nagle.to_owned(),
+        at("p50", 3),
+        at("p99", 3),
+        at("max", 1),
+        format!("{} of {}", talked.rounds["stalls"], talked.rounds["rounds"]),
+        format!("{} : {}", talked.ours, talked.kernel),
+    ]
 }

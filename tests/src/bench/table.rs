@@ -169,7 +169,16 @@ pub(super) fn json(measured: &[Measured], plan: Plan) -> Value {
             .map(|release| release.trim().to_string()).ok(),
         "processors": std::thread::available_parallelism().map(usize::from).ok(),
         "rows": rows,
-        "table": { "header": HEAD, "rows": measured.iter().map(line).collect::<Vec<_>>() },
+        "table": {
+            "conditions": format!(
+                "Medians of {} pairs of runs of {:?} s. The kernel uses {CONGESTION_CONTROL}. CPU is \
+                 in CPUs kept busy: our process / the kernel's program that reads, writes or asks.",
+                plan.repetitions,
+                plan.seconds.as_secs_f64()
+            ),
+            "header": HEAD,
+            "rows": measured.iter().map(line).collect::<Vec<_>>(),
+        },
     })
 }
 

@@ -449,6 +449,12 @@ fn document(rows: &[&Row], measured: &[Measured], plan: Plan) -> Value {
         "seconds": plan.seconds.as_secs_f64(),
         "rows": rows.iter().zip(measured).map(row).collect::<Vec<_>>(),
         "table": {
+            "conditions": format!(
+                "Medians of {} pairs of runs of {:?} s. CPU is in seconds for a million datagrams or \
+                 a gigabyte, ours / kernel.",
+                plan.repetitions,
+                plan.seconds.as_secs_f64()
+            ),
             "header": HEAD,
             "rows": rows.iter().zip(measured).map(|(row, m)| line(row, m)).collect::<Vec<_>>(),
         },

@@ -26,6 +26,11 @@ const LIMIT: Duration = Duration::from_secs(540);
 const NEEDED_KIB_EACH: u64 = 8;
 const NEEDED_MIB: u64 = 256;
 
+const HEAD: [&str; 5] =
+    ["connections", "active", "resident, each", "opened per second", "time per request"];
+const CONDITIONS: &str = "The peers are a second process. A request and its answer have 64 bytes \
+                          each. Times are the median of five measurements (least to most).";
+
 struct Request {
     counts: Vec<String>,
     json: Option<PathBuf>,
@@ -39,9 +44,13 @@ pub(super) fn run(root: &Path, args: &[String]) -> Result<()> {
     let mut rows = Vec::new();
     let ended = measure(&program, &request.counts, &mut rows);
     // What was measured before a failure took minutes.
-    show(&rows);
+    let table: Vec<[String; 5]> = rows.iter().map(cells).collect();
+    for row in [HEAD.map(str::to_owned)].iter().chain(&table) {
+        println!("{}", row.each_ref().map(|cell| format!("{cell:20}")).concat().trim_end());
+    }
     if let Some(path) = &request.json {
-        let text = serde_json::to_string_pretty(&json!({ "rows": rows }))?;
+        let table = json!({ "conditions": CONDITIONS, "header": HEAD, "rows": table });
+        let text = serde_json::to_string_pretty(&json!({ "rows": rows, "table": table }))?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
     }
     ended
@@ -98,30 +107,20 @@ fn measure(program: &Path, counts: &[String], rows: &mut Vec<Value>) -> Result<(
     Ok(())
 }
 
-fn show(rows: &[Value]) {
-    println!(
-        "{:>11}{:>8}{:>10}{:>10}{:>10}{:>20}",
-        "connections", "active", "resident", "own", "opened/s", "ns for a request"
-    );
-    for row in rows {
-        let number = |place: &str| row.pointer(place).and_then(Value::as_f64).unwrap_or(f64::NAN);
-        println!(
-            "{:11}{:8}{:10.0}{:10.0}{:10.0}{:>20}",
-            number("/connections"),
-            number("/active"),
-            number("/resident_bytes"),
-            number("/own_count_bytes"),
-            number("/opened_per_s"),
-            nanos(row),
-        );
-    }
-}
-
-/// The middle one of the measurements, with the least and the most.
-fn nanos(row: &Value) -> String {
-    let list = row["ns_per_request"].as_array().map_or(&[][..], Vec::as_slice);
-    let at = |at: usize| list.get(at).and_then(Value::as_f64).unwrap_or(f64::NAN);
-    format!("{:.0} ({:.0} to {:.0})", at(list.len() / 2), at(0), at(list.len().saturating_sub(1)))
+fn cells(row: &Value) -> [String; 5] {
+    let whole =
+        |value: &Value| value.as_f64().map_or("-".to_owned(), |value| format!("{value:.0}"));
+    // The program sorts the times.
+    let times = row["ns_per_request"].as_array().map_or(&[][..], Vec::as_slice);
+    let at = |at: usize| times.get(at).map_or("-".to_owned(), whole);
+    let [middle, least, most] = [times.len() / 2, 0, times.len().saturating_sub(1)].map(at);
+    [
+        row["connections"].to_string(),
+        row["active"].to_string(),
+        whole(&row["resident_bytes"]) + " B",
+        whole(&row["opened_per_s"]),
+        format!("{middle} ({least} to {most}) ns"),
+    ]
 }
 
 #[cfg(test)]
@@ -129,9 +128,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_stands_before_the_ends() {
-        assert_eq!(nanos(&json!({ "ns_per_request": [1.2, 2.0, 9.0] })), "2 (1 to 9)");
-        assert_eq!(nanos(&json!({})), "NaN (NaN to NaN)");
+    fn the_median_comes_before_the_ends() {
+        assert_eq!(cells(&json!({ "ns_per_request": [1.2, 2.0, 9.0] }))[4], "2 (1 to 9) ns");
+        assert_eq!(cells(&json!({}))[4], "- (- to -) ns");
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::template::fill;
 use super::{Table, Tables};
 use crate::session;
 
@@ -44,11 +43,16 @@ pub(super) fn tables(document: &Value) -> Result<Tables> {
     let run = &all[0]["run"];
     let start = Table {
         command: command(run["command"].as_str().unwrap_or_default()),
-        machine: fill("{/cpus} CPUs ({/cpu}), {/system}, {/priority}", run, run),
-        conditions: fill(
-            "Medians of {/pairs} pairs of runs of {/seconds} s, before and after in turn.",
-            run,
-            run,
+        machine: format!(
+            "{} CPUs ({}), {}, {}",
+            run["cpus"],
+            word(&run["cpu"]),
+            word(&run["system"]),
+            word(&run["priority"])
+        ),
+        conditions: format!(
+            "Medians of {} pairs of runs of {} s, before and after in turn.",
+            run["pairs"], run["seconds"]
         ),
         ..Table::default()
     };
@@ -74,7 +78,6 @@ fn command(of_lab: &str) -> String {
     if let Some(json) = words.iter().position(|word| *word == "--json") {
         words.drain(json..words.len().min(json + 2));
     }
-    words.retain(|word| *word != "--full");
     let sudo = if words.contains(&"--kernel") { "sudo -E " } else { "" };
     [&[&*format!("{sudo}cargo xtask figures lab")], &words[..]].concat().join(" ")
 }
@@ -162,14 +165,19 @@ fn details(report: &Value) -> Vec<Vec<String>> {
             (false, false) => String::new(),
         };
         let ratio = at(&within(&report["ratio"]), path);
-        let ratio = fill("{/median:2} ({/min:2} to {/max:2})", &ratio, &Value::Null);
+        let ratio = ["median", "min", "max"].map(|part| ratio[part].as_f64());
         vec![
             case.map_or_else(|| word(&report["before"]["case"]), str::to_owned),
             word(&figure["label"]),
             of(&within(&report["before"])),
             of(&within(&report["after"])),
             of(&within(&report["best"])),
-            if ratio.starts_with('-') { "-".into() } else { ratio },
+            match ratio {
+                [Some(median), Some(min), Some(max)] => {
+                    format!("{median:.2} ({min:.2} to {max:.2})")
+                }
+                _ => "-".into(),
+            },
             kernel,
         ]
     };
@@ -192,8 +200,13 @@ fn at(value: &Value, path: &str) -> Value {
     }
 }
 
+/// A value as a cell shows it. A bar would end the cell.
 fn word(value: &Value) -> String {
-    super::template::text(value)
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => text.replace('|', "/"),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

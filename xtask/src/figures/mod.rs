@@ -9,7 +9,6 @@ mod benches;
 mod chart;
 mod lab;
 pub(crate) mod pages;
-mod template;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,9 +32,12 @@ const USAGE: &str = "usage: cargo xtask figures bench [NAME]... | figures bench 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Table {
     /// What measures it again.
+    #[serde(default)]
     command: String,
     /// The day of the measurement.
+    #[serde(default)]
     date: String,
+    #[serde(default)]
     machine: String,
     /// How it was measured, in full sentences.
     conditions: String,
@@ -171,7 +173,7 @@ mod tests {
     fn every_published_table_has_its_command() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let known: Vec<&str> =
-            BENCHES.iter().flat_map(|bench| bench.tables).map(|t| t.name).collect();
+            BENCHES.iter().flat_map(|bench| bench.tables).map(|(name, _)| *name).collect();
         for name in published(&root).unwrap().keys() {
             // A suffix names another machine.
             let bench = name.split('.').next().unwrap();

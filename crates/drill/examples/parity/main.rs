@@ -130,7 +130,7 @@ fn compare(options: &Options) -> Result<bool> {
     }
     print!("{}", report.text());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report)? + "\n";
+        let text = serde_json::to_string_pretty(&report.document()?)? + "\n";
         fs::write(path, text).with_context(|| path.display().to_string())?;
     }
     Ok(report.holds(options.unnamed))

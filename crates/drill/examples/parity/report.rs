@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::campaign::{Outcome, Verdict};
 use crate::classes::Class;
@@ -95,6 +96,40 @@ impl Report {
         let shares =
             same * 1000 >= (patterns - excluded) * SAME && excluded * 1000 <= patterns * EXCLUDED;
         unnamed as u64 <= u64::from(accepted) && (patterns < ENOUGH || shares)
+    }
+
+    /// The figures, with the tables that are published.
+    pub(crate) fn document(&self) -> serde_json::Result<Value> {
+        let Row { patterns, excluded, same, named, unnamed } = self.total;
+        let Report { seed, times, kernel, acks, retransmissions, .. } = self;
+        let families = self.families.iter().map(|(family, row)| {
+            let counts = [row.patterns, row.same, row.named, row.unnamed, row.excluded];
+            let counts = counts.iter().map(ToString::to_string);
+            [(*family).to_owned()].into_iter().chain(counts).collect::<Vec<_>>()
+        });
+        let reasons = self.classes.iter().map(|(class, Examples { about, patterns })| {
+            let numbers: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            [format!("{class:?}: {about}"), numbers.join(", ")]
+        });
+        let mut document = serde_json::to_value(self)?;
+        document["table"] = json!({
+            "conditions": format!(
+                "Seed {seed}: {patterns} patterns, each {times} times on Linux {kernel}. {same} are \
+                 the same, {named} differ for a known reason, {unnamed} for no known reason. \
+                 {excluded} are excluded, because the kernel did not repeat itself. The runs \
+                 compared {acks} ACKs and {retransmissions} retransmissions."
+            ),
+            "header":
+                ["family", "patterns", "same", "differ, reason known", "differ", "excluded"],
+            "rows": families.collect::<Vec<_>>(),
+        });
+        document["reasons"] = json!({
+            "conditions": "From the same run. `cargo xtask parity --only NUMBER,...` repeats some \
+                           patterns.",
+            "header": ["reason", "patterns"],
+            "rows": reasons.collect::<Vec<_>>(),
+        });
+        Ok(document)
     }
 
     /// The tables, for people.

@@ -125,14 +125,18 @@ pub(super) fn run(words: &[String]) -> Result<()> {
     }
     let mut found = Vec::new();
     for attack in chosen {
-        println!("\n{}: {}\n{HEAD}", attack.name, attack.what);
+        println!("\n{}: {}\n{}", attack.name, attack.what, HEAD[1..].join(" | "));
         let old = request.old.iter().map(|program| ("old", program));
         for (version, program) in old.chain([("new", &request.new)]) {
-            found.push(measure(attack, version, program, request.effort));
+            let cells = measure(attack, program, request.effort);
+            println!("{version:4} {}", cells[1..].join(" | "));
+            found.push(cells);
         }
     }
     if let Some(path) = &request.json {
-        let text = serde_json::to_string_pretty(&found).context("writing JSON")?;
+        let conditions = "Each attack runs once.";
+        let table = json!({ "conditions": conditions, "header": HEAD, "rows": found });
+        let text = serde_json::to_string_pretty(&json!({ "table": table }))?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
@@ -157,45 +161,42 @@ fn parse(words: &[String]) -> Result<Request> {
     Ok(Request { old, new, only, effort, json })
 }
 
-const HEAD: &str = "      MB/s alone  beside  longest connect  answered      CPU  resident";
+const HEAD: [&str; 8] = [
+    "attack",
+    "MB/s alone",
+    "MB/s under attack",
+    "longest connect",
+    "answered",
+    "CPU",
+    "memory",
+    "note",
+];
 
-/// Runs one attack on one program, and prints its line.
-fn measure(attack: &Attack, version: &str, program: &Path, effort: Effort) -> Value {
+/// Runs one attack on one program. Returns its row.
+fn measure(attack: &Attack, program: &Path, effort: Effort) -> [String; 8] {
     set_program(program);
     let outcome = match (attack.run)(effort) {
         Ok(outcome) => outcome,
         Err(error) => {
-            println!("{version:4}  failed: {error:#}");
-            return json!({
-                "attack": attack.name,
-                "what": attack.what,
-                "version": version,
-                "error": format!("{error:#}"),
-            });
+            let mut cells = HEAD.map(|_| "-".to_owned());
+            attack.what.clone_into(&mut cells[0]);
+            cells[7] = format!("failed: {error:#}");
+            return cells;
         }
     };
-    let at = |part: &Option<Value>, name: &str| {
-        part.as_ref().and_then(|part| part[name].as_f64()).unwrap_or(f64::NAN)
+    let at = |part: &Option<Value>, name: &str, scale: f64, places: usize| {
+        let value = part.as_ref().and_then(|part| part[name].as_f64());
+        value.map_or("-".to_owned(), |value| format!("{:.places$}", value * scale))
     };
-    let megabytes = |part| at(part, "bytes_per_s") / 1e6;
-    println!(
-        "{version:4}{:12.1}{:8.1}{:15.3} s{:>10}{:7.2} s{:6.0} MiB  {}",
-        megabytes(&outcome.before),
-        megabytes(&outcome.during),
-        at(&outcome.during, "longest_connect_s"),
-        format!("{}/{}", at(&outcome.during, "answered"), at(&outcome.during, "asked")),
-        outcome.cpu_seconds,
-        outcome.resident_bytes as f64 / f64::from(1 << 20),
+    let during = |name, scale, places| at(&outcome.during, name, scale, places);
+    [
+        attack.what.to_owned(),
+        at(&outcome.before, "bytes_per_s", 1e-6, 0),
+        during("bytes_per_s", 1e-6, 0),
+        during("longest_connect_s", 1.0, 3) + " s",
+        format!("{} of {}", during("answered", 1.0, 0), during("asked", 1.0, 0)),
+        format!("{:.2} s", outcome.cpu_seconds),
+        format!("{:.0} MiB", outcome.resident_bytes as f64 / f64::from(1 << 20)),
         outcome.note,
-    );
-    json!({
-        "attack": attack.name,
-        "what": attack.what,
-        "version": version,
-        "before": outcome.before,
-        "during": outcome.during,
-        "cpu_seconds": outcome.cpu_seconds,
-        "resident_bytes": outcome.resident_bytes,
-        "note": outcome.note,
-    })
+    ]
 }

@@ -206,23 +206,34 @@ pub(super) fn text(request: &Request, rows: &[Row]) -> String {
 
 /// The tables as JSON, with every sample.
 pub(super) fn json(request: &Request, rows: &[Row]) -> Value {
-    let ready = |table: Table| {
-        let (header, rows) = (header(request, table), lines(request, rows, table));
-        json!({ "header": header, "rows": rows })
+    let ready = |table: Table, conditions: String| {
+        let notes = match &*notes(request, rows, table) {
+            [] => "none".to_owned(),
+            notes => notes.join(", "),
+        };
+        json!({
+            "conditions": format!("{conditions} Notes: {notes}."),
+            "header": header(request, table),
+            "rows": lines(request, rows, table),
+        })
     };
+    let (runs, seconds) = (request.plan.repetitions, request.plan.seconds.as_secs_f64());
     json!({
-        "repetitions": request.plan.repetitions,
-        "seconds": request.plan.seconds.as_secs_f64(),
+        "repetitions": runs,
+        "seconds": seconds,
         "kernel_congestion_control": CONGESTION_CONTROL,
-        "idle_connections": HELD,
         "rows": rows.iter().map(|row| row_json(request, row)).collect::<Vec<_>>(),
-        "notes": notes(request, rows, Table::Stacks),
-        "table": ready(Table::Stacks),
-        "forwarders": {
-            "idle_connections": forwarder::HELD,
-            "notes": notes(request, rows, Table::Forwarders),
-            "table": ready(Table::Forwarders),
-        },
+        "table": ready(Table::Stacks, format!(
+            "Medians of {runs} interleaved runs of {seconds:?} s; after `=` the ratio to the kernel \
+             (least..most). One client on kernel sockets with {CONGESTION_CONTROL} measures all \
+             servers. CPU is the busy time of the whole machine, client and server. Memory is that \
+             of the server with {HELD} connections."
+        )),
+        "forwarders": ready(Table::Forwarders, format!(
+            "From the same runs as the table of the stacks. Memory is that of the process that \
+             forwards, with {} connections.",
+            forwarder::HELD
+        )),
     })
 }
 
@@ -331,8 +342,8 @@ mod tests {
         assert_eq!(line[1..], ["2.00 Gbit/s", "0.75 Gbit/s = 0.50 (0.50..0.50)"]);
         let document = json(&request, &rows);
         assert_eq!(document["table"]["header"].as_array().unwrap().len(), 4);
-        assert!(document["forwarders"]["notes"].to_string().contains("1 of 3 runs failed"));
-        assert!(!document["notes"].to_string().contains("pasta"), "{}", document["notes"]);
+        assert!(document["forwarders"]["conditions"].to_string().contains("1 of 3 runs failed"));
+        assert!(!document["table"]["conditions"].to_string().contains("pasta"), "{document}");
         // Nothing but the kernel and what forwards.
         request.entrants.drain(1..3);
         assert_eq!(names(&request).len(), 2, "a stack is missing, which is told");

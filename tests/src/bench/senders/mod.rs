@@ -173,7 +173,7 @@ pub(super) fn run(words: &[String]) -> Result<()> {
         while let Some(cell) = all.get(next.fetch_add(1, Relaxed)) {
             let mut measured = cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             measured.take(&request);
-            eprintln!("{}", table::line(&measured).join("  "));
+            eprintln!("{}", table::line(&measured, &request).join("  "));
         }
     };
     thread::scope(|scope| {

@@ -8,28 +8,35 @@ use super::stage::{Sample, Way};
 use super::{Measured, Paths, Request, verdict};
 use crate::bench::table::{aligned, median, spread};
 
+/// What is published of paths, and then what the text has besides.
 const HEAD: [&str; 10] = [
+    "control",
     "path",
     "ours",
-    "kernel",
+    "Linux",
     "ratio",
-    "spread",
-    "sent again, ours / kernel",
-    "queue p95, ours / kernel",
+    "retransmitted, ours / Linux",
+    "queue p95, ours / Linux",
     "verdict",
-    "beside, Jain's index, queue p50",
-    "undone, ours / kernel",
+    "second flow, Jain's index, queue p50",
+    "undone, ours / Linux",
+];
+const PUBLISHED: usize = 8;
+
+/// What is published of the flows of nsperf's scenarios.
+const FLOWS: [&str; PUBLISHED] = [
+    "flows",
+    "seconds",
+    "path",
+    "first flow, Mbit/s",
+    "second flow, Mbit/s",
+    "Jain's index",
+    "retransmitted, %",
+    "queue p50, ms",
 ];
 
 /// A line of the table.
-pub(super) fn line(measured: &Measured) -> Vec<String> {
-    let both = |figure: fn(&Sample) -> f64, unit: &str| match (
-        measured.middle(0, figure),
-        measured.middle(1, figure),
-    ) {
-        (Some(ours), Some(kernel)) => format!("{ours:.2} / {kernel:.2} {unit}"),
-        _ => "-".to_owned(),
-    };
+pub(super) fn line(measured: &Measured, request: &Request) -> [String; 10] {
     let rate = |side| {
         let rate = measured.middle(side, |sample| sample.goodput);
         rate.map_or("-".to_owned(), |rate| format!("{:.2} Mbit/s", rate / 1e6))
@@ -38,33 +45,42 @@ pub(super) fn line(measured: &Measured) -> Vec<String> {
     let ratio = median(&ratios).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     let spread =
         spread(&ratios).map_or("-".to_owned(), |(low, high)| format!("{low:.2} to {high:.2}"));
-    vec![
+    let [.., second, fairness, _, queue] = flows(measured, request);
+    [
+        request.congestion.clone(),
         measured.cell.to_string(),
         rate(0),
         rate(1),
-        ratio,
-        spread,
-        both(|sample| sample.again, "%"),
-        both(|sample| sample.queue_ms, "ms"),
+        format!("{ratio} ({spread})"),
+        both(measured, |sample| sample.again) + " %",
+        both(measured, |sample| sample.queue_ms) + " ms",
         verdict::words(&measured.pairs),
-        beside(measured),
+        format!("{second} Mbit/s, fairness {fairness}, {queue} ms"),
         format!("{} / {}", undone(measured, 0), undone(measured, 1)),
     ]
 }
 
-/// What the second flow reached, how fair that is, and the median delay in the queue.
-fn beside(measured: &Measured) -> String {
-    let side = |figure: fn(&Sample) -> f64, places: usize| {
-        let text = |side| match measured.middle(side, figure) {
-            Some(value) if value.is_finite() => format!("{value:.places$}"),
-            _ => "-".to_owned(),
-        };
-        format!("{} / {}", text(0), text(1))
+/// A line of the table of flows.
+fn flows(measured: &Measured, request: &Request) -> [String; PUBLISHED] {
+    [
+        format!("{}, {}", request.congestion, request.beside.as_deref().unwrap_or("-")),
+        format!("{:?}", request.plan.time.as_secs_f64()),
+        measured.cell.to_string(),
+        both(measured, |sample| sample.goodput / 1e6),
+        both(measured, |sample| sample.beside.map_or(f64::NAN, |rate| rate / 1e6)),
+        both(measured, Sample::fairness),
+        both(measured, |sample| sample.again),
+        both(measured, |sample| sample.queue_middle_ms),
+    ]
+}
+
+/// The medians of both sides.
+fn both(measured: &Measured, figure: fn(&Sample) -> f64) -> String {
+    let side = |side| match measured.middle(side, figure) {
+        Some(value) if value.is_finite() => format!("{value:.2}"),
+        _ => "-".to_owned(),
     };
-    let rate = |sample: &Sample| sample.beside.map_or(f64::NAN, |rate| rate / 1e6);
-    let fairness = side(Sample::fairness, 2);
-    let queue = side(|sample| sample.queue_middle_ms, 2);
-    format!("{} Mbit/s, fairness {fairness}, {queue} ms", side(rate, 2))
+    format!("{} / {}", side(0), side(1))
 }
 
 /// Reductions of one side, in all its runs, that were undone.
@@ -94,7 +110,7 @@ pub(super) fn text(measured: &[Measured], request: &Request) -> String {
         request.congestion
     );
     let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
-    lines.extend(measured.iter().map(line));
+    lines.extend(measured.iter().map(|cell| line(cell, request).to_vec()));
     out.push_str(&aligned(lines));
     let late = measured.iter().flat_map(|cell| &cell.pairs).flatten().map(|sample| sample.late_ms);
     let late: Vec<f64> = late.collect();
@@ -147,6 +163,28 @@ pub(super) fn document(measured: &[Measured], request: &Request) -> Value {
         "way": format!("{:?}", request.way).to_lowercase(),
         "seconds": request.plan.time.as_secs_f64(),
         "rows": rows,
-        "table": { "header": HEAD, "rows": measured.iter().map(line).collect::<Vec<_>>() },
+        "table": published(measured, request),
     })
+}
+
+fn published(measured: &[Measured], request: &Request) -> Value {
+    let of_flows = request.paths == Paths::Nsperf;
+    let row = |cell| match of_flows {
+        true => flows(cell, request).to_vec(),
+        false => line(cell, request)[..PUBLISHED].to_vec(),
+    };
+    let (conditions, header) = if of_flows {
+        let conditions = "Plimsoll / Linux over 50 Mbit/s and a round trip of 30 ms. Figures are \
+                          medians of 3 to 10 pairs. Linux's BBR is version 1.";
+        (conditions.to_owned(), &FLOWS[..])
+    } else {
+        let seconds = request.plan.time.as_secs_f64();
+        let conditions = format!(
+            "Medians of 3 pairs of runs of {seconds:?} s, and of 10 pairs where 3 pairs show a \
+             figure behind."
+        );
+        (conditions, &HEAD[..PUBLISHED])
+    };
+    let rows: Vec<_> = measured.iter().map(row).collect();
+    json!({ "conditions": conditions, "header": header, "rows": rows })
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::runs::{BULK_CONNECTIONS, Fetched, IDLE_CONNECTIONS, Memory};
-use super::table::{Side, cpu, null, ours, published, rate};
+use super::table::{PUBLISHED, Side, cells, cpu, null, ours, published, rate};
 use super::{Findings, LongFile, Plan, Row};
 use crate::bench::table::{median, spread};
 
@@ -36,6 +36,27 @@ pub(super) fn joined(before: Value, mut now: Value) -> Result<Value> {
     all.extend(new);
     now["rows"] = all.into();
     Ok(now)
+}
+
+/// The table of a document, as it is published.
+pub(super) fn table(document: &Value) -> Value {
+    let at = |place: &str| document.pointer(place);
+    let mib = |side: &str, when: &str| {
+        let bytes = at(&format!("/memory/{side}/{when}")).and_then(Value::as_f64);
+        bytes.map_or("-".to_owned(), |bytes| format!("{:.0}", bytes / 1048576.0))
+    };
+    let both = |when| format!("{} : {}", mib("ours", when), mib("published", when));
+    let pairs = at("/rows/0/ours/samples").and_then(Value::as_array).map_or(0, Vec::len);
+    let rows = document["rows"].as_array().into_iter().flatten();
+    json!({
+        "conditions": format!(
+            "Medians of {pairs} pairs of runs of {} s. Resident memory in MiB, on Plimsoll : as \
+             published: {} at the start, {} with {BULK_CONNECTIONS} bulk connections.",
+            document["seconds"], both("started"), both("load")
+        ),
+        "header": PUBLISHED,
+        "rows": rows.map(|row| &row["cells"]).collect::<Vec<_>>(),
+    })
 }
 
 /// The findings as JSON, with every sample.
@@ -82,6 +103,7 @@ fn row_json(row: &Row) -> Value {
         "floor": row.floor(),
         "verdict": row.verdict(),
         "errors": row.errors,
+        "cells": cells(row),
     })
 }
 

@@ -139,6 +139,7 @@ pub(super) fn run(words: &[String]) -> Result<()> {
             let before = serde_json::from_str(&before).context("--into: the document is JSON")?;
             document = document::joined(before, document)?;
         }
+        document["table"] = document::table(&document);
         let text = serde_json::to_string_pretty(&document).context("writing JSON")?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
     }

@@ -99,6 +99,27 @@ fn fixed(value: Option<f64>, places: usize) -> String {
     value.map_or("-".into(), |value| format!("{value:.places$}"))
 }
 
+/// What is published of a row.
+pub(super) const PUBLISHED: [&str; 6] = [
+    "round trip and loss",
+    "direction",
+    "on Plimsoll, Mbit/s",
+    "as published, Mbit/s",
+    "ratio",
+    "CPU s/GB",
+];
+
+pub(super) fn cells(row: &Row) -> [String; 6] {
+    [
+        row.line.name(),
+        row.direction.name().into(),
+        mbits(row.middle(ours, rate)),
+        mbits(row.middle(published, rate)),
+        fixed(median(&row.ratios(ours, published)), 2),
+        [ours, published].map(|side| fixed(row.middle(side, cpu), 1)).join(" : "),
+    ]
+}
+
 fn line(row: &Row) -> [String; 9] {
     let ratios = row.ratios(ours, published);
     let between = spread(&ratios).map_or("-".into(), |(low, high)| format!("{low:.2}..{high:.2}"));
