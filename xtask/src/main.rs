@@ -56,25 +56,7 @@ commands:
   figures lab [OPTION]...         the same with the lab's tables, by `plimsoll lab OPTION...`
   figures bench NAME --from FILE..., figures lab --from FILE
                                   the tables of documents that --json has written
-  bench kernel [--quick] [--json FILE]
-                                  compare with the host kernel's TCP; needs root
-  bench peers [--quick] [--with STACK]... [--only WORK]... [--json FILE]
-                                  ours beside gVisor, smoltcp, lwIP and others; needs root
-  bench latency [--quick]         percentiles of answers, alone and beside bulk; needs root
-  bench stalls [--quick]          conversations in small pieces with the host kernel; needs root
-  bench web [--quick] [--json FILE]
-                                  axum's hello world on ours and on the kernel's; needs root
-  bench tun2proxy [--quick] [--long] [--only ROW]... [--json|--into FILE]
-                                  tun2proxy on ours and as published; needs root
-  bench udp [--quick] [--json FILE]
-                                  UDP and QUIC on ours and on the kernel's; needs root
-  bench versions --old PATH --new PATH
-                                  two programs on the same work, by turns; needs root
-  bench attacks [--old PATH] --new PATH
-                                  a program, or two, under attacks; needs root
-  bench senders [--nsperf] [--congestion NAME] [--beside NAME|--kernel-beside NAME] [--receive]
-                                  our sender and Linux's through one bottleneck; needs root
-  bench million [--quick]         what a packet costs as connections become a million
+  bench WHAT [OPTION]...          measurements; without WHAT their list
   instructions [--update] [PATH]...
                                   instructions of hot paths beside the committed counts; or write
                                   these; valgrind

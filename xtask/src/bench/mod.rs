@@ -13,20 +13,31 @@ use anyhow::{Result, bail};
 
 use crate::session;
 
-const USAGE: &str = "usage: cargo xtask bench WHAT
-  kernel [--quick] [--json FILE]
+const USAGE: &str = "usage: cargo xtask bench WHAT; all but million need root
+  kernel [--quick] [--repetitions N] [--seconds S] [--json FILE]
+          the host kernel's TCP and ours
   peers [--quick] [--repetitions N] [--seconds S] [--with STACK]... [--only WORK]... [--json FILE]
-  stalls [--quick] [--json FILE]
-  web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
-  tun2proxy [--quick] [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
-  udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
+          gVisor, smoltcp, lwIP and others, and ours
   latency [--quick] [--seconds S] [--runs N] [--json FILE]
+          percentiles of answers, alone and during bulk transfer
+  stalls [--quick] [--json FILE]
+          conversations in small pieces with the host kernel
+  web [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
+          axum's hello world on ours and on the kernel's
+  tun2proxy [--quick] [--long] [--pairs N] [--seconds S] [--only ROW]... [--json|--into FILE]
+          tun2proxy on ours and as published
+  udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
+          UDP and QUIC on ours and on the kernel's
   senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]
           [--beside NAME | --kernel-beside NAME] [--kernel-twice] [--jobs N] [--pairs N]
           [--more N] [--seconds S] [--only PATH]... [--json FILE]
+          our sender and Linux's through one bottleneck
   versions --old PATH --new PATH [--pairs N] [--seconds S] [--only NAME]... [--json FILE]
+          two programs on the same work, by turns
   attacks [--old PATH] --new PATH [--only NAME]... [--quick] [--json FILE]
-  million [--quick] [--counts N,N,...] [--json FILE]";
+          a program, or two, under attacks
+  million [--quick] [--counts N,N,...] [--json FILE]
+          what a packet costs as connections become a million";
 
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {

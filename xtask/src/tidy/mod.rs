@@ -101,7 +101,7 @@ fn check(tree: &Tree) -> Result<Vec<Finding>> {
         .texts()
         .filter(|(path, _)| path.ends_with(".rs"))
         .map(|(path, text)| Source::new(path, text))
-        .collect();
+        .collect::<Result<_>>()?;
     let mut findings = Vec::new();
     for source in &sources {
         rules::check(source, &mut findings);

@@ -1,5 +1,7 @@
 //! One source file, read once and prepared for all rules.
 
+use anyhow::{Context, Result};
+
 use super::lexer::{mask, matching};
 
 /// A Rust file with what the rules ask about it.
@@ -24,8 +26,8 @@ pub(crate) struct Line<'a> {
 }
 
 impl Source {
-    pub(crate) fn new(path: &str, text: &str) -> Source {
-        let code = mask(text);
+    pub(crate) fn new(path: &str, text: &str) -> Result<Source> {
+        let code = mask(text).with_context(|| format!("reading {path}"))?;
         let tests = test_ranges(&code);
         let whole_file_is_test = path.ends_with("/tests.rs")
             || path.ends_with("_tests.rs")
@@ -33,7 +35,7 @@ impl Source {
             || path.contains("/tests/")
             || path.contains("/testing/")
             || path.contains("/benches/");
-        Source { path: path.into(), text: text.into(), code, tests, whole_file_is_test }
+        Ok(Source { path: path.into(), text: text.into(), code, tests, whole_file_is_test })
     }
 
     /// Whether byte `at` belongs to a test.
