@@ -69,8 +69,8 @@ commands:
   conformance --suite DIR [--packetdrill PATH] [--kernel]
                                   a public suite of packetdrill scripts; writes
                                   docs/results/conformance.md
-  drill-original --packetdrill PATH [OPTION...] FILE...
-                                  the original tool on this stack
+  conformance --packetdrill PATH [--NAME=VALUE]... FILE...
+                                  scripts with the original tool on this stack
 ";
 
 fn main() -> ExitCode {
@@ -103,7 +103,6 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         Some("drill") => drills::command(&root()?, rest),
         Some("parity") => parity::command(&root()?, rest),
         Some("conformance") => conformance::run(&root()?, rest),
-        Some("drill-original") => conformance::drill_original(&root()?, rest),
         Some("--help" | "-h") | None => {
             println!("{USAGE}");
             Ok(())

@@ -1,5 +1,5 @@
 //! `cargo xtask conformance`: a public suite of packetdrill scripts with the project's own runner
-//! and with the original tool, side by side.
+//! and with the original tool, side by side; or any scripts with the original tool on this stack.
 //!
 //! The scripts and the tool are not part of the repository and nothing of them is copied into it:
 //! their places are arguments, and what is written is names and numbers. Each script that does not
@@ -16,14 +16,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-pub(crate) use original::drill_original;
 
 use crate::session::build_release;
 
 const USAGE: &str = "usage: cargo xtask conformance --suite DIR [--packetdrill PATH] [--kernel]
+       cargo xtask conformance --packetdrill PATH [--NAME=VALUE]... FILE...
   --suite DIR          the folder with the scripts, such as gtests/net/tcp of google/packetdrill
   --packetdrill PATH   the original tool, built: it runs the scripts on this stack too
-  --kernel             as root: both also run the scripts on this machine's kernel";
+  --kernel             as root: both also run the scripts on this machine's kernel
+  --NAME=VALUE         passed on to the original tool; addresses that neither these options nor
+                       the script give are those of documentation";
 
 const REPORT: &str = "docs/results/conformance.md";
 const CAUSES: &str = "docs/results/conformance-causes.toml";
@@ -93,15 +95,21 @@ struct Column {
     verdicts: Verdicts,
 }
 
+#[derive(Default)]
 struct Options {
     suite: PathBuf,
     tool: Option<PathBuf>,
     kernel: bool,
+    passed_on: Vec<String>,
+    files: Vec<PathBuf>,
 }
 
 /// The command.
 pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     let options = parse(words)?;
+    if !options.files.is_empty() {
+        return original::show(root, &options);
+    }
     let scripts = scripts(&options.suite)?;
     if scripts.is_empty() {
         bail!("there are no scripts in {}", options.suite.display());
@@ -184,22 +192,30 @@ fn own_scripts(
 }
 
 fn parse(words: &[String]) -> Result<Options> {
-    let (mut suite, mut tool, mut kernel) = (None, None, false);
+    let mut options = Options::default();
+    let (mut suite, mut tool) = (None, None);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--suite" => suite = words.next(),
             "--packetdrill" => tool = words.next(),
-            "--kernel" => kernel = true,
-            _ => bail!("{USAGE}"),
+            "--kernel" => options.kernel = true,
+            option if option.starts_with('-') => options.passed_on.push(word.clone()),
+            file => options.files.push(file.into()),
         }
     }
-    let suite = fs::canonicalize(suite.context(USAGE)?).context("the suite")?;
-    let tool = tool.map(fs::canonicalize).transpose().context("the original tool")?;
-    if kernel && !rustix::process::geteuid().is_root() {
+    options.tool = tool.map(fs::canonicalize).transpose().context("the original tool")?;
+    match suite {
+        Some(suite) if options.files.is_empty() && options.passed_on.is_empty() => {
+            options.suite = fs::canonicalize(suite).context("the suite")?;
+        }
+        None if !options.files.is_empty() && !options.kernel && tool.is_some() => {}
+        _ => bail!("{USAGE}"),
+    }
+    if options.kernel && !rustix::process::geteuid().is_root() {
         bail!("--kernel needs root: each script runs in a network namespace of its own");
     }
-    Ok(Options { suite, tool, kernel })
+    Ok(options)
 }
 
 /// Every script below a folder, by its path from there, in order.

@@ -10,15 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use super::{Verdict, Verdicts, option_words, unsaid};
+use super::{Options, Verdict, Verdicts, option_words, unsaid};
 use crate::session::build_example;
 use crate::shell;
-
-const USAGE: &str = "usage: cargo xtask drill-original --packetdrill PATH [OPTION...] FILE...
-  PATH is the original tool, built. Options of the form --name=value are passed on to it; where
-  neither they nor the script say so, addresses are those of documentation.";
 
 /// Builds the library through which the tool drives this stack.
 pub(super) fn library(root: &Path) -> Result<PathBuf> {
@@ -153,37 +149,20 @@ fn flags(script: &str, options: &[String]) -> Result<String> {
     Ok(flags.join(","))
 }
 
-/// `cargo xtask drill-original`: the original tool on this stack, with what it says.
-pub(crate) fn drill_original(root: &Path, words: &[String]) -> Result<()> {
-    let mut tool = None;
-    let (mut passed_on, mut files) = (Vec::new(), Vec::new());
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--packetdrill" => tool = words.next(),
-            "-D" => passed_on.push(format!("--define={}", words.next().context(USAGE)?)),
-            option if option.starts_with('-') => passed_on.push(option.to_string()),
-            file => files.push(PathBuf::from(file)),
-        }
-    }
-    let tool = fs::canonicalize(tool.context(USAGE)?).context("the original tool")?;
-    if files.is_empty() {
-        bail!("{USAGE}");
-    }
+/// Runs scripts on this stack, with what the tool says.
+pub(super) fn show(root: &Path, options: &Options) -> Result<()> {
+    let tool = options.tool.as_deref().context("the original tool")?;
     let target = Target::Stack(library(root)?);
     let mut failed = 0;
-    for file in &files {
+    for file in &options.files {
         let text =
             fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-        let mut options = own_options(&text);
-        options.extend(passed_on.iter().cloned());
-        let status = command(&tool, file, &options, &target)?.status().context("starting it")?;
+        let words = [own_options(&text), options.passed_on.clone()].concat();
+        let status = command(tool, file, &words, &target)?.status().context("starting it")?;
         println!("{} {}", if status.success() { "ok    " } else { "FAILED" }, file.display());
         failed += usize::from(!status.success());
     }
-    if failed > 0 {
-        bail!("{failed} of {} failed", files.len());
-    }
+    ensure!(failed == 0, "{failed} of {} failed", options.files.len());
     Ok(())
 }
 

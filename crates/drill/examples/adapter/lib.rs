@@ -15,7 +15,7 @@
 //! Some things bypass the table. The same library, preloaded, has functions of its own in place of
 //! the C library's for these: see [`preload`].
 //!
-//! `cargo xtask drill-original` runs the tool so.
+//! `cargo xtask conformance` runs the tool so.
 
 #![warn(unsafe_code)]
 #![allow(unsafe_code, reason = "the interface is one of C pointers")]
