@@ -45,11 +45,7 @@ pub(crate) fn step(session: &mut Session, on_kernel: bool) -> Result<()> {
         return Ok(());
     }
     let (root, tally) = (&session.root.clone(), &mut session.tally);
-    let names = if root.join(FOLDER).is_dir() { scripts(&root.join(FOLDER))? } else { Vec::new() };
-    if names.is_empty() {
-        tally.skip("drill scripts", "there are none in tests/drill");
-        return Ok(());
-    }
+    let names = scripts(&root.join(FOLDER))?;
     let runner = plimsoll_program(root);
     let (first, second) = (timed(root, &runner)?, run(root, &runner, false)?);
     if first.output == second.output {
@@ -101,8 +97,9 @@ fn oracle(root: &Path, runner: &Path, names: &[String], tally: &mut Tally) -> Re
         if failed.is_empty() {
             break;
         }
-        let files: Vec<PathBuf> = failed.iter().map(|name| root.join(FOLDER).join(name)).collect();
-        let again = run_files(root, runner, &["--jobs=1".to_string()], &files, true)?;
+        let folder = root.join(FOLDER);
+        let files: Vec<PathBuf> = failed.iter().map(|name| folder.join(name)).collect();
+        let again = drill(runner, &["--jobs=1".to_string()], &folder, &files, true)?;
         failed.retain(|name| !passes(&again.verdicts, name));
     }
     for name in names {
@@ -152,12 +149,8 @@ fn differences(root: &Path) -> Result<BTreeSet<String>> {
     Ok(rows.map(|(name, _)| name.to_string()).collect())
 }
 
-/// A file that may be missing.
 fn read(root: &Path, path: &str) -> Result<String> {
-    match fs::read_to_string(root.join(path)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-        read => read.with_context(|| path.to_string()),
-    }
+    fs::read_to_string(root.join(path)).with_context(|| format!("reading {path}"))
 }
 
 fn timed(root: &Path, runner: &Path) -> Result<Drilled> {
@@ -168,29 +161,11 @@ fn timed(root: &Path, runner: &Path) -> Result<Drilled> {
     Ok(drilled)
 }
 
-/// All scripts, by their names below the folder.
+/// Runs all scripts.
 pub(crate) fn run(root: &Path, runner: &Path, kernel: bool) -> Result<Drilled> {
-    let folder: PathBuf = root.join(FOLDER);
     let options = if kernel { vec![JOBS_ON_KERNEL.to_string()] } else { Vec::new() };
-    run_files(root, runner, &options, std::slice::from_ref(&folder), kernel)
-}
-
-/// Some files or folders, by their names below the folder of scripts.
-fn run_files(
-    root: &Path,
-    runner: &Path,
-    options: &[String],
-    files: &[PathBuf],
-    kernel: bool,
-) -> Result<Drilled> {
-    let folder: PathBuf = root.join(FOLDER);
-    let mut drilled = drill(runner, options, files, kernel)?;
-    let below = |path: String| {
-        let rest = Path::new(&path).strip_prefix(&folder).map(|rest| rest.to_string_lossy());
-        rest.map(|rest| rest.into_owned()).unwrap_or(path)
-    };
-    drilled.verdicts = drilled.verdicts.into_iter().map(|(path, v)| (below(path), v)).collect();
-    Ok(drilled)
+    let folder = root.join(FOLDER);
+    drill(runner, &options, &folder, &[&folder], kernel)
 }
 
 fn passes(verdicts: &Verdicts, name: &str) -> bool {

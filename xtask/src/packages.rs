@@ -69,7 +69,7 @@ pub(crate) fn prepare(nightly: bool) -> Result<()> {
         packages.extend(missing_among(&["go", "h2load"]));
         packages.extend((!has_cxx()).then_some("g++"));
     }
-    packages.extend(WISHED.iter().filter(|(program, _)| !exists(program)).map(|(_, name)| *name));
+    packages.extend(missing_among(&WISHED.map(|(program, _)| program)));
     packages
         .extend(MODULES.iter().filter(|(module, _)| !has_module(module)).map(|(_, name)| *name));
     packages.extend((!exists(VALGRIND)).then_some(VALGRIND));
@@ -91,12 +91,10 @@ pub(crate) fn prepare(nightly: bool) -> Result<()> {
 /// Installs what is missing of the packages that only single tests need, if that is possible; those
 /// tests are left out otherwise, and named.
 pub(crate) fn wish() {
-    let missing: Vec<&str> =
-        WISHED.iter().filter(|(program, _)| !exists(program)).map(|(_, name)| *name).collect();
-    if missing.is_empty() {
-        return;
-    }
-    if let Err(error) = install(&missing) {
+    let missing = missing_among(&WISHED.map(|(program, _)| program));
+    if !missing.is_empty()
+        && let Err(error) = install(&missing)
+    {
         println!("some tests are left out: {error:#}");
     }
 }
@@ -138,6 +136,7 @@ fn missing_among(programs: &[&str]) -> Vec<&'static str> {
     let mut packages: Vec<&str> = NEEDED
         .iter()
         .chain(&OUTSIDE)
+        .chain(&WISHED)
         .filter(|(program, _)| programs.contains(program) && !exists(program))
         .map(|(_, package)| *package)
         .collect();

@@ -1,7 +1,8 @@
 //! Scripts with the project's own runner.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,37 +24,29 @@ pub(super) fn run(
 ) -> Result<Verdicts> {
     let mut verdicts = Verdicts::new();
     // Scripts with the same options run in one go.
-    let mut groups: Vec<(Vec<String>, Vec<&String>)> = Vec::new();
+    let mut groups: BTreeMap<Vec<String>, Vec<PathBuf>> = BTreeMap::new();
     for script in scripts {
-        let wanted = options(suite, script);
-        match groups.iter_mut().find(|(options, _)| *options == wanted) {
-            Some((_, members)) => members.push(script),
-            None => groups.push((wanted, vec![script])),
-        }
+        groups.entry(options(suite, script)).or_default().push(suite.join(script));
     }
-    for (options, members) in groups {
-        let paths: Vec<_> = members.iter().map(|script| suite.join(script)).collect();
-        for (path, verdict) in drill(runner, &options, &paths, kernel)?.verdicts {
-            let name = Path::new(&path)
-                .strip_prefix(suite)
-                .map_or(path.clone(), |rest| rest.to_string_lossy().into_owned());
-            verdicts.insert(name, verdict);
-        }
+    for (options, paths) in groups {
+        verdicts.extend(drill(runner, &options, suite, &paths, kernel)?.verdicts);
     }
     Ok(verdicts)
 }
 
 /// What one run of the runner gave.
 pub(crate) struct Drilled {
+    /// By the path below the suite.
     pub(crate) verdicts: Verdicts,
     /// What it printed, and its list without the times that scripts took.
     pub(crate) output: String,
 }
 
-/// Runs `plimsoll drill` on files or folders.
+/// Runs `plimsoll drill` on files or folders of a suite.
 pub(crate) fn drill(
     runner: &Path,
     options: &[String],
+    suite: &Path,
     paths: &[impl AsRef<Path>],
     kernel: bool,
 ) -> Result<Drilled> {
@@ -78,8 +71,10 @@ pub(crate) fn drill(
         let word = |name: &str| entry[name].as_str().unwrap_or("").to_string();
         let (file, status, cause) = (word("file"), word("status"), word("cause"));
         let said = cause.lines().next().unwrap_or("").to_string();
+        let name = Path::new(&file).strip_prefix(suite).unwrap_or(Path::new(&file));
+        let name = name.to_string_lossy().into_owned();
         let (passed, differs) = (status == "passed", status == "differs");
-        drilled.verdicts.insert(file, Verdict { passed, differs, said });
+        drilled.verdicts.insert(name, Verdict { passed, differs, said });
         entry["ms"] = Value::Null;
         drilled.output.push_str(&entry.to_string());
         drilled.output.push('\n');
