@@ -79,9 +79,9 @@ pub(crate) fn run(root: &Path, nightly: &str, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Runs one target from its seeds. What it finds is kept in `fuzz/artifacts`.
+/// Runs one target from its seeds. Its findings are kept in `fuzz/artifacts`.
 fn one(root: &Path, programs: &Path, name: &str) -> Result<()> {
-    // What earlier runs have kept.
+    // The inputs that earlier runs have kept.
     let corpus = root.join("fuzz/corpus").join(name);
     fs::create_dir_all(&corpus).context("making the folder of the corpus")?;
     let artifacts = root.join("fuzz/artifacts").join(name);

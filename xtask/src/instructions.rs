@@ -2,9 +2,8 @@
 //!
 //! The program `counted` does one kind of work after the other, in one thread and on a virtual
 //! clock, and callgrind counts the instructions. `bench/instructions.toml` holds how many there
-//! were. What takes 3 % more now, or less, fails: a change that costs something is to be noticed,
-//! and one that saves something is to be kept. `--update` writes the file; the body of the commit
-//! says why.
+//! were. A path that takes 3 % more now, or less, fails: a cost is to be noticed, and a gain to be
+//! kept. `--update` writes the file; the body of the commit says why.
 //!
 //! Counts must be the same on every machine, so only instructions of the program itself count: the
 //! C library chooses its `memcpy` by the processor, and its allocator differs by version. Instead
@@ -56,7 +55,7 @@ struct HotPath {
     work: &'static str,
     /// How often it is done.
     rounds: usize,
-    /// What one unit of it is.
+    /// One unit of it, in words.
     unit: &'static str,
 }
 
@@ -84,7 +83,7 @@ const PATHS: [HotPath; 16] = [
     path("datagram", 200, "a datagram of 128 bytes received and answered"),
 ];
 
-/// What is committed.
+/// The committed counts.
 #[derive(Serialize, Deserialize)]
 struct Committed {
     /// The compiler whose code was counted.
@@ -92,7 +91,7 @@ struct Committed {
     paths: BTreeMap<String, Count>,
 }
 
-/// What one unit of work takes.
+/// The cost of one unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Count {
     instructions: f64,
@@ -180,7 +179,7 @@ fn parse(args: &[String]) -> Result<(bool, Vec<&'static HotPath>)> {
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     let mut command = Command::new("cargo");
     command.current_dir(root).args(["build", "--release", "--quiet", "--locked"]);
-    // What is set for other builds would change the code.
+    // Variables that are set for other builds would change the code.
     for (name, _) in std::env::vars_os() {
         let of_profile = name.to_string_lossy().starts_with("CARGO_PROFILE_");
         if of_profile || BUILD_VARIABLES.iter().any(|variable| name == *variable) {
@@ -251,7 +250,7 @@ fn show(committed: &Committed, counts: &BTreeMap<String, Count>) -> Vec<String> 
         .collect()
 }
 
-/// What is wrong with a count, if anything.
+/// A count that differs too much, in words.
 fn difference(work: &str, was: Option<&Count>, is: Count) -> Option<String> {
     let Some(was) = was else { return Some(format!("{work}: {FILE} has no count of it")) };
     let unit = PATHS.iter().find(|path| path.work == work).map_or("", |path| path.unit);

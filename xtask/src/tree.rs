@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// All files that git knows or would take, as they are now, by their paths from the root.
+/// All files that git lists or would add, as they are now, by their paths from the root.
 pub(crate) fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let out = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -25,8 +25,7 @@ pub(crate) fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(names.filter_map(read).collect())
 }
 
-/// Makes `folder` a copy that has these files and no others. What is the same is not written, so
-/// that it is not built again.
+/// Makes `folder` a copy that has these files and no others.
 pub(crate) fn mirror(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     for (name, bytes) in files {
         let path = folder.join(name);
@@ -40,7 +39,8 @@ pub(crate) fn mirror(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result
     remove_others(folder, folder, files)
 }
 
-/// Writes a file, with the folders around it. What has not changed is not built again.
+/// Writes a file, with the folders around it. An unchanged file keeps its time, so that cargo does
+/// not build it again.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     if fs::read(path).is_ok_and(|before| before == bytes.as_ref()) {
         return Ok(());

@@ -43,7 +43,7 @@ pub(super) fn run(root: &Path, args: &[String]) -> Result<()> {
     let program = build_release(root, &["plimsoll-bench"])?.join("million");
     let mut rows = Vec::new();
     let ended = measure(&program, &request.counts, &mut rows);
-    // What was measured before a failure took minutes.
+    // Rows that were measured before a failure are shown: they took minutes.
     let table: Vec<[String; 5]> = rows.iter().map(cells).collect();
     for row in [HEAD.map(str::to_owned)].iter().chain(&table) {
         println!("{}", row.each_ref().map(|cell| format!("{cell:20}")).concat().trim_end());
@@ -73,13 +73,13 @@ fn parse(args: &[String]) -> Result<Request> {
     Ok(request)
 }
 
-/// Nobody else's programs are to be ended because memory runs out.
+/// Fails if memory is short: the kernel would end programs of other users.
 fn check_memory(counts: &[String]) -> Result<()> {
     let needed = needed_mib(counts)?;
     let text = std::fs::read_to_string("/proc/meminfo").context("reading /proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    let free = free.context("/proc/meminfo tells what is available")? / 1024;
+    let free = free.context("/proc/meminfo has no MemAvailable")? / 1024;
     ensure!(free >= needed, "{needed} MiB must be free, and {free} are");
     Ok(())
 }
@@ -99,11 +99,11 @@ fn measure(program: &Path, counts: &[String], rows: &mut Vec<Value>) -> Result<(
     let out = shell::output(Command::new(program).args(counts), LIMIT)?;
     let out = out.context("the program `million` did not end in time")?;
     let lines = String::from_utf8_lossy(&out.stdout);
-    let told = lines.lines().map(serde_json::from_str);
-    // What was told before a failure is kept.
-    rows.extend(told.clone().map_while(Result::ok));
+    let printed = lines.lines().map(serde_json::from_str);
+    // Rows that were printed before a failure are kept.
+    rows.extend(printed.clone().map_while(Result::ok));
     ensure!(out.status.success(), "million: {}", String::from_utf8_lossy(&out.stderr));
-    told.collect::<Result<Vec<Value>, _>>().context("million prints JSON")?;
+    printed.collect::<Result<Vec<Value>, _>>().context("million prints JSON")?;
     Ok(())
 }
 

@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const JOBS: usize = 4;
 const JOBS_ON_KERNEL: usize = 2;
 
-/// What the tool's scripts run on.
+/// The stack that the tool's scripts run on.
 pub(super) enum Target {
     /// This stack, through the adapter's library.
     Stack(PathBuf),
@@ -122,8 +122,8 @@ pub(super) fn own_options(text: &str) -> Vec<String> {
     if six { unsaid(text, &addresses_6) } else { unsaid(text, &four) }
 }
 
-/// What the adapter must know of the network: the script's option lines, and the command line,
-/// which wins.
+/// The adapter's options for the network: the script's option lines, and the command line, which
+/// wins.
 fn flags(script: &str, options: &[String]) -> Result<String> {
     let words = option_words(script).chain(options.iter().map(String::as_str));
     let known: BTreeMap<&str, &str> =

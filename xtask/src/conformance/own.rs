@@ -15,7 +15,7 @@ use crate::shell;
 /// Longer than any suite of scripts takes.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Runs the scripts of a suite, each with the options that it wants.
+/// Runs the scripts of a suite, each with its options.
 pub(super) fn run(
     runner: &Path,
     suite: &Path,
@@ -34,11 +34,11 @@ pub(super) fn run(
     Ok(verdicts)
 }
 
-/// What one run of the runner gave.
+/// The results of one run of the runner.
 pub(crate) struct Drilled {
     /// By the path below the suite.
     pub(crate) verdicts: Verdicts,
-    /// What it printed, and its list without the times that scripts took.
+    /// Its output, and its list without the times that scripts took.
     pub(crate) output: String,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Project {
     pub(super) name: &'static str,
     /// The manifest's features and dependencies. `PLIMSOLL` is the path of the library.
     pub(super) manifest: &'static str,
-    /// The library beside the tests.
+    /// The library that the tests use.
     pub(super) library: &'static str,
     /// The test files.
     pub(super) files: &'static [&'static str],
@@ -26,7 +26,7 @@ pub(crate) struct Project {
     /// The files among them that are not run.
     pub(super) not_run: &'static [&'static str],
     pub(super) excluded: &'static [Excluded],
-    /// What replaces another text, on one line.
+    /// Pairs of a text on one line and its replacement.
     pub(super) replacements: &'static [(&'static str, &'static str)],
     /// The end of each file.
     pub(super) end: &'static str,
@@ -62,7 +62,6 @@ impl Project {
     pub(crate) fn prepared(&self, root: &Path) -> Result<Result<Command, String>> {
         let outside = session::cargo_target(root).join("outside");
         let folder = outside.join(self.name);
-        // What has not changed is not built again.
         let write = |path: &str, text: &str| tree::write(&folder.join(path), text);
         let plimsoll = root.join("crates/plimsoll").display().to_string();
         let manifest = self.manifest.replace("PLIMSOLL", &plimsoll);

@@ -30,8 +30,8 @@ pub(crate) const QUINN: Project = Project {
         ("crate::", "quinn::"),
     ],
     end: "",
-    // quinn leaves out by default what takes seconds. Some of its tests bound the time of a
-    // handshake, so none runs beside another.
+    // quinn ignores its slow tests. Some tests bound the time of a handshake, so they run one after
+    // the other.
     words: &["--", "--include-ignored", "--test-threads=1"],
 };
 

@@ -1,7 +1,6 @@
 //! Packages of the registry, which cargo fetches.
 //!
-//! What cannot be fetched is told apart from what fails: the outer result is an error of ours, the
-//! inner one says why cargo has nothing to give.
+//! The outer result is our own failure. The inner one says why cargo cannot fetch the package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +11,7 @@ use serde_json::Value;
 
 use crate::{shell, tree};
 
-/// What cargo says of the published package `name`, which it fetches by a package of its own in
-/// `place`.
+/// Fetches the published package `name` by a package of its own in `place`. Returns its metadata.
 pub(crate) fn published(place: &Path, name: &str, version: &str) -> Result<Result<Value, String>> {
     let text = format!(
         "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
@@ -24,7 +22,7 @@ pub(crate) fn published(place: &Path, name: &str, version: &str) -> Result<Resul
     dependency(place, name)
 }
 
-/// What cargo says of the dependency `name` of the package in `place`.
+/// The metadata of the dependency `name` of the package in `place`.
 pub(crate) fn dependency(place: &Path, name: &str) -> Result<Result<Value, String>> {
     Ok(metadata(place, &[])?.and_then(|all| {
         let packages = all["packages"].as_array().into_iter().flatten();
@@ -39,7 +37,7 @@ pub(crate) fn folder_of(package: &Value) -> Result<PathBuf> {
     Ok(Path::new(manifest).parent().context("a manifest lies in a folder")?.to_path_buf())
 }
 
-/// What cargo says of the package in `place` and of all that it depends on.
+/// The metadata of the package in `place` and of all its dependencies.
 pub(crate) fn metadata(place: &Path, words: &[&str]) -> Result<Result<Value, String>> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--format-version", "1"]).args(words).current_dir(place);
@@ -52,7 +50,7 @@ pub(crate) fn metadata(place: &Path, words: &[&str]) -> Result<Result<Value, Str
     Ok(Ok(serde_json::from_slice(&out.stdout).context("cargo metadata is JSON")?))
 }
 
-/// Copies all files of `from` into `to`, but for those at its top of these names.
+/// Copies all files of `from` into `to`, except those at its top with these names.
 pub(crate) fn copy(from: &Path, to: &Path, left_out: &[&str]) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
         let entry = entry?;

@@ -1,9 +1,8 @@
 //! tokio's own tests of its sockets, on ours.
 //!
-//! Who moves a program from tokio's sockets to ours changes its imports and nothing else. tokio's
-//! own test files are such programs: their imports name our sockets, and a last line gives the
-//! process its stack. The sockets of std and socket2, which the tests use beside those of tokio,
-//! are stand-ins that find the same stack.
+//! A program moves from tokio's sockets to ours by a change of its imports alone. tokio's own test
+//! files move in this way, and a last line gives the process its stack. The tests also use sockets
+//! of std and socket2; stand-ins for these use the same stack.
 
 use super::project::{Excluded, Project};
 

@@ -87,7 +87,7 @@ fn rows(table: &Source) -> Vec<Row<'_>> {
     rows
 }
 
-/// A test may be ignored for one reason only, which `cargo xtask test` knows how to meet.
+/// A test may be ignored for one reason only. `cargo xtask test` runs these tests as root.
 pub(crate) fn check_ignored(source: &Source, findings: &mut Vec<Finding>) {
     const REASON: &str = "#[ignore = \"needs root, network namespaces and /dev/net/tun\"]";
     for (at, _) in source.code.match_indices("#[ignore") {

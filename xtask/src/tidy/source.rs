@@ -8,7 +8,7 @@ use super::lexer::{mask, matching};
 pub(crate) struct Source {
     /// Path from the root of the repository, with forward slashes.
     pub(crate) path: String,
-    /// The text as it stands in the file.
+    /// The text of the file.
     pub(crate) text: String,
     /// The text with comments and literals masked.
     pub(crate) code: String,

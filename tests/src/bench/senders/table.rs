@@ -8,7 +8,7 @@ use super::stage::{Sample, Way};
 use super::{Measured, Paths, Request, verdict};
 use crate::bench::table::{aligned, median, spread};
 
-/// What is published of paths, and then what the text has besides.
+/// The published columns of paths, and then those of the text alone.
 const HEAD: [&str; 10] = [
     "control",
     "path",
@@ -23,7 +23,7 @@ const HEAD: [&str; 10] = [
 ];
 const PUBLISHED: usize = 8;
 
-/// What is published of the flows of nsperf's scenarios.
+/// The published columns of the flows of nsperf's scenarios.
 const FLOWS: [&str; PUBLISHED] = [
     "flows",
     "seconds",

@@ -99,7 +99,7 @@ fn fixed(value: Option<f64>, places: usize) -> String {
     value.map_or("-".into(), |value| format!("{value:.places$}"))
 }
 
-/// What is published of a row.
+/// The published columns.
 pub(super) const PUBLISHED: [&str; 6] = [
     "round trip and loss",
     "direction",
