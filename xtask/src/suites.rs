@@ -342,7 +342,8 @@ impl Session {
         for (manifest, what) in [("Cargo.toml", "all"), (PEERS, "sources"), (FUZZ, "sources")] {
             let mut command = Command::new(&program);
             command.arg("--manifest-path").arg(self.root.join(manifest));
-            command.args(["check", what, "--config"]).arg(self.root.join("deny.toml"));
+            command.arg("--config").arg(self.root.join("deny.toml"));
+            command.args(["--locked", "check", what]);
             self.pass_or_fail(&format!("cargo deny check {what} of {manifest}"), &mut command)?;
         }
         Ok(())
