@@ -149,8 +149,8 @@ struct TestProgram {
 }
 
 fn test_programs(root: &Path) -> Result<Vec<TestProgram>> {
-    let mut command = cargo(root, &suites::TESTS);
-    command.args(["--no-run", "--quiet", "--message-format", "json"]);
+    let mut command = cargo(root, &["test", "--lib", "--bins", "--tests"]);
+    command.args(suites::PACKAGES).args(["--no-run", "--quiet", "--message-format", "json"]);
     let out = shell::output(&mut command, shell::FETCH_LIMIT)?.context("cargo took too long")?;
     let text = String::from_utf8_lossy(&out.stdout);
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

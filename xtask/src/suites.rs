@@ -263,13 +263,14 @@ impl Session {
         if !self.build_tests()? {
             return Ok(());
         }
-        let mut command = cargo(&self.root, &TESTS);
+        let mut command = cargo(&self.root, &["test", "--lib", "--bins", "--tests"]);
+        command.args(PACKAGES);
         // The same cases each time: what one change has passed does not fail the next.
         command.args(["--no-fail-fast"]).args(harness()).env("PROPTEST_RNG_SEED", "1");
         self.counted("cargo test --workspace", &mut command)?;
-        let mut command = cargo(&self.root, &["test", "--workspace", "--all-features", "--doc"]);
+        let mut command = cargo(&self.root, &["test", "--doc"]);
         // Building and running are one step here.
-        self.run_counted("examples of the documentation", command.args(harness()))
+        self.run_counted("examples of the documentation", command.args(PACKAGES).args(harness()))
     }
 
     /// Builds all that `unit`, `drill`, `swarm` and `interop` run, at once and with one profile.
@@ -277,8 +278,8 @@ impl Session {
         if self.built {
             return Ok(true);
         }
-        let words = ["build", "--workspace", "--all-features", "--lib", "--bins", "--tests"];
-        self.built = shell::build(&mut cargo(&self.root, &words))?.success();
+        let mut command = cargo(&self.root, &["build", "--lib", "--bins", "--tests"]);
+        self.built = shell::build(command.args(PACKAGES))?.success();
         if !self.built {
             self.tally.fail("the tests do not build");
         }
@@ -293,6 +294,8 @@ impl Session {
                 // Other tests would run outside of a model.
                 .args(&modules)
                 .env("RUSTFLAGS", "--cfg loom")
+                // They take longer to build than to check.
+                .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
                 .env("CARGO_TARGET_DIR", cargo_target(&self.root).join("loom"))
                 .env("LOOM_MAX_PREEMPTIONS", preemptions);
             self.counted(&format!("loom models of {package}"), &mut command)?;
@@ -352,6 +355,10 @@ impl Session {
     fn lint_more(&mut self) -> Result<()> {
         let words = ["clippy", "--workspace", "--all-features", "--all-targets"];
         self.pass_or_fail("cargo clippy of examples", cargo(&self.root, &words).args(STRICT))?;
+        let others = PACKAGES.iter().filter(|word| word.starts_with("plimsoll"));
+        let mut tests = cargo(&self.root, &["test"]);
+        others.for_each(|package| _ = tests.args(["-p", package]));
+        self.counted("cargo test of benchmarks and an example", &mut tests)?;
         let mut format = cargo(&self.root, &["fmt", "--manifest-path", PEERS, "--all"]);
         self.pass_or_fail("cargo fmt --check of bench/peers", format.args(["--", "--check"]))?;
         let of_peers = |word: &str| {
@@ -466,9 +473,18 @@ impl Session {
 
 const STRICT: [&str; 3] = ["--", "-D", "warnings"];
 
-/// What is built once for all suites that run it.
-pub(crate) const TESTS: [&str; 6] =
-    ["test", "--workspace", "--all-features", "--lib", "--bins", "--tests"];
+/// The packages that are built once for all suites of `test` that run them. The other members are
+/// benchmarks and an example, which `lint-more` tests.
+pub(crate) const PACKAGES: [&str; 8] = [
+    "--workspace",
+    "--all-features",
+    "--exclude",
+    "plimsoll-bench",
+    "--exclude",
+    "plimsoll-example-hickory",
+    "--exclude",
+    "plimsoll-web",
+];
 
 /// The seeds of `check`.
 pub(crate) const SMALL_SWARM: &str = "200";

@@ -6,6 +6,27 @@ pub mod engine;
 pub mod explain;
 pub mod stack;
 pub mod udp;
+pub mod wire;
+
+use arbitrary::{Arbitrary, Unstructured};
+
+/// The fuzz targets by name. Each makes an input of bytes, as libFuzzer does, and judges it.
+pub const TARGETS: [(&str, fn(&[u8])); 7] = [
+    ("channel", |bytes| with(bytes, |input| channel::run(&input))),
+    ("drill", |bytes| with(bytes, |input| drill::run(&input))),
+    ("engine", |bytes| with(bytes, |input| engine::run(&input))),
+    ("explain", explain::run),
+    ("stack", |bytes| with(bytes, |input| stack::run(&input))),
+    ("udp", |bytes| with(bytes, |input| udp::run(&input))),
+    ("wire", |bytes| with(bytes, wire::run)),
+];
+
+/// Judges the input that `bytes` are, if they are one.
+fn with<'a, T: Arbitrary<'a>>(bytes: &'a [u8], run: impl FnOnce(T)) {
+    if let Ok(input) = T::arbitrary_take_rest(Unstructured::new(bytes)) {
+        run(input);
+    }
+}
 
 /// Prints a step if `PLIMSOLL_FUZZ_TRACE` is set.
 #[macro_export]
