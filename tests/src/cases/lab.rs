@@ -113,6 +113,11 @@ fn beside() -> Result<()> {
         }
         ensure!(kernel["ratio"][figure]["median"].is_number(), "{name} has no ratio");
     }
+    let cork = reports.iter().find(|report| report["experiment"] == "autocork");
+    let cork = cork.context("no experiment autocork")?;
+    ensure!(cork["pinned"]["link_rate"].is_string(), "autocork has no rate of its link");
+    let ours = &cork["before"]["counters"]["TcpExtTCPAutoCorking"];
+    ensure!(ours.as_f64() == Some(0.0), "we corked {ours} times while it was off");
     let corked = &kernel("autocork")?["before"]["counters"]["TcpExtTCPAutoCorking"];
     ensure!(corked.as_f64() == Some(0.0), "corked {corked} times while it was off");
     let drops = &kernel("ack-defer")?["before"]["backlog_drops"];
