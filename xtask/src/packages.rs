@@ -67,7 +67,7 @@ pub(crate) fn prepare(nightly: bool) -> Result<()> {
     let mut packages = missing_among(&all_programs());
     if nightly {
         packages.extend(missing_among(&["go", "h2load"]));
-        packages.extend((!has_cxx()).then_some("g++"));
+        packages.extend(cxx().is_err().then_some("g++"));
     }
     packages.extend(missing_among(&WISHED.map(|(program, _)| program)));
     packages
@@ -144,9 +144,10 @@ fn missing_among(programs: &[&str]) -> Vec<&'static str> {
     packages
 }
 
-/// Whether a C++ compiler is there, which the fuzz targets need.
-pub(crate) fn has_cxx() -> bool {
-    exists("c++") || exists("g++")
+/// Looks for a C++ compiler.
+pub(crate) fn cxx() -> Result<(), String> {
+    let there = exists("c++") || exists("g++");
+    there.then_some(()).ok_or("libFuzzer needs a C++ compiler".into())
 }
 
 /// Whether the Python that Debian's packages are for has a module.

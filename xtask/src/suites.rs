@@ -320,10 +320,8 @@ impl Session {
 
     fn interop(&mut self) -> Result<()> {
         let what = "tests against the host kernel";
-        if let Err(why) = packages::kernel_tests(&packages::all_programs()) {
-            self.tally.skip(what, &why);
-            return Ok(());
-        }
+        let ready = packages::kernel_tests(&packages::all_programs());
+        let Some(()) = self.needed(what, ready) else { return Ok(()) };
         packages::wish();
         if !self.build_tests()? {
             return Ok(());
@@ -332,16 +330,16 @@ impl Session {
         self.counted(what, command.current_dir(&self.root))
     }
 
+    /// A tool that tests need. If it cannot be had, they are skipped.
+    fn needed<T>(&mut self, tests: &str, tool: Result<T, String>) -> Option<T> {
+        tool.map_err(|why| self.tally.skip(tests, &why)).ok()
+    }
+
     /// Licences, sources, versions and advisories of the dependencies; of those of the other
     /// workspaces, the sources.
     fn licences(&mut self) -> Result<()> {
-        let program = match toolchain::tool(&self.root, toolchain::CARGO_DENY) {
-            Ok(program) => program,
-            Err(why) => {
-                self.tally.skip("cargo deny", &why);
-                return Ok(());
-            }
-        };
+        let program = toolchain::tool(&self.root, toolchain::CARGO_DENY);
+        let Some(program) = self.needed("cargo deny", program) else { return Ok(()) };
         for (manifest, what) in [("Cargo.toml", "all"), (PEERS, "sources"), (FUZZ, "sources")] {
             let mut command = Command::new(&program);
             command.arg("--manifest-path").arg(self.root.join(manifest));
@@ -371,15 +369,12 @@ impl Session {
         let clippy = clippy.arg("--all-targets").args(STRICT);
         self.pass_or_fail("cargo clippy of the servers of bench peers", clippy)?;
         self.counted("cargo test of the servers of bench peers", &mut tests)?;
-        if !packages::has_cxx() {
-            let why = "there is no C++ compiler, which libFuzzer is built with";
-            self.tally.skip("cargo clippy of the fuzz targets", why);
-            return Ok(());
-        }
+        let what = "cargo clippy of the fuzz targets";
+        let Some(()) = self.needed(what, packages::cxx()) else { return Ok(()) };
         let words = ["clippy", "--locked", "--all-targets", "--manifest-path", FUZZ];
         let mut fuzz = cargo(&self.root, &words);
         fuzz.env("CARGO_TARGET_DIR", cargo_target(&self.root).join("fuzz-clippy"));
-        self.pass_or_fail("cargo clippy of the fuzz targets", fuzz.args(STRICT))
+        self.pass_or_fail(what, fuzz.args(STRICT))
     }
 
     /// Packages what is published, and builds it from the packages.
@@ -421,13 +416,7 @@ impl Session {
             .iter()
             .try_for_each(|package| toolchain::prepare_release(&package.rust_version))
             .and_then(|()| toolchain::tool(&self.root, toolchain::CARGO_HACK));
-        let program = match ready {
-            Ok(program) => program,
-            Err(why) => {
-                self.tally.skip(name, &why);
-                return Ok(());
-            }
-        };
+        let Some(program) = self.needed(name, ready) else { return Ok(()) };
         let mut command = Command::new(program);
         command.args(["hack", "check", "--each-feature", "--rust-version", "--quiet"]);
         packages.iter().for_each(|package| _ = command.args(["-p", &package.name]));
@@ -451,17 +440,9 @@ impl Session {
     }
 
     fn fuzz(&mut self) -> Result<()> {
-        if !packages::has_cxx() {
-            self.tally.skip("fuzz targets", "libFuzzer needs a C++ compiler");
-            return Ok(());
-        }
-        match toolchain::nightly(&self.root, &[]) {
-            Ok(nightly) => fuzz::run(&self.root, &nightly, &mut self.tally),
-            Err(why) => {
-                self.tally.skip("fuzz targets", &why);
-                Ok(())
-            }
-        }
+        let nightly = packages::cxx().and_then(|()| toolchain::nightly(&self.root, &[]));
+        let Some(nightly) = self.needed("fuzz targets", nightly) else { return Ok(()) };
+        fuzz::run(&self.root, &nightly, &mut self.tally)
     }
 
     fn parity(&mut self) -> Result<()> {

@@ -129,7 +129,7 @@ fn faults() -> Result<()> {
     Ok(())
 }
 
-/// The report of very short runs of two experiments, and the page that `explain` makes of a capture.
+/// The report of very short runs of two experiments, and the page of `explain` about a capture.
 fn report() -> Result<()> {
     let scratch = Scratch::new()?;
     let (page, picture) = (scratch.file("lab.html"), scratch.file("lab.svg"));

@@ -415,14 +415,16 @@ impl World {
         self.listeners.clear();
         for _ in 0..MAX_ROUNDS {
             let next = self.poll();
+            let mut taken = 0;
             while let Some(Ok(packet)) = self.receiver.as_mut().map(ChannelReceiver::try_recv) {
                 self.judge(&packet, false);
+                taken += 1;
             }
             // Room in the queue lets the stack go on.
-            let next = self.poll().or(next);
-            match next {
+            match self.poll().or(next) {
                 Some(at) => self.now = self.now.max(at),
-                None => break,
+                None if taken == 0 => break,
+                None => {}
             }
         }
         let error = self.stack.error().cloned();
