@@ -39,7 +39,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("Tail", "a part of `Decision`"),
     ("WaitCancelled", "the future of `Incoming::cancelled`"),
     ("lookup_host_on", "`lookup_host` with a stack, as the other names in `_on`"),
-    ("offload", "for devices of one's own that have offloads"),
 ];
 
 fn files(folder: &Path, out: &mut Vec<PathBuf>) {
