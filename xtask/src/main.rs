@@ -113,9 +113,10 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
 }
 
 fn test(root: &Path, words: &[String]) -> Result<ExitCode> {
+    let commit = changes::clean_commit(root)?;
     let passed = Session::new(root, skipped(words)?).run(&TEST);
-    if passed && words.is_empty() {
-        changes::keep_passed(root)?;
+    if let Some(commit) = commit.filter(|_| passed && words.is_empty()) {
+        changes::keep_passed(root, &commit)?;
     }
     Ok(exit(passed))
 }

@@ -101,14 +101,22 @@ impl Session {
     /// The same for a command that builds nothing.
     pub(crate) fn run_counted(&mut self, name: &str, command: &mut Command) -> Result<()> {
         let (passes, failures) = (self.tally.passes(), self.tally.failures());
+        self.run_tests(name, command)?;
+        if (self.tally.passes(), self.tally.failures()) == (passes, failures) {
+            self.tally.fail(&format!("{name} (no test ran)"));
+        }
+        Ok(())
+    }
+
+    /// The same for a command that may have no test.
+    pub(crate) fn run_tests(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        let failures = self.tally.failures();
         let outcome = shell::run(command, LONG, |line| self.tally.line(line))?;
         if matches!(outcome, shell::Outcome::OutOfTime) {
             self.tally.fail(&format!("{name} ({OUT_OF_TIME})"));
         } else if !outcome.success() && self.tally.failures() == failures {
             // It failed without naming a test: it crashed.
             self.tally.fail(name);
-        } else if outcome.success() && self.tally.passes() == passes {
-            self.tally.fail(&format!("{name} (no test ran)"));
         }
         Ok(())
     }

@@ -258,7 +258,7 @@ fn we_receive(stage: &Stage, service: &str) -> Result<Sample> {
     let written = figures(&world.ns, &words, stage.limit())?;
     let mut sample = throughput(&written)?;
     sample.cpu = Some(cpu_seconds_of(&server.id().to_string()) / number(&written, "seconds")?);
-    // `cargo xtask profile` has it run under a program that writes what it saw at the end.
+    // A profiler that runs it writes its report at the end.
     server.signal(Signal::TERM)?;
     server.wait(stage.limit())?;
     Ok(sample)

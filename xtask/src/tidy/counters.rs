@@ -37,7 +37,10 @@ pub(crate) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     let (mut code, mut tests) = (String::new(), String::new());
     for source in others {
         code.extend(source.lines().filter(|line| !line.is_test).map(|line| line.code));
-        tests.extend(source.lines().filter(|line| line.is_test).map(|line| line.text));
+        // The tests of this rule name counters as well.
+        if !source.path.starts_with("xtask/") {
+            tests.extend(source.lines().filter(|line| line.is_test).map(|line| line.text));
+        }
     }
     check_tables(&tables, findings);
     for row in tables.iter().flat_map(|table| rows(table)) {

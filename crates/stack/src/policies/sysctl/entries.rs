@@ -187,8 +187,8 @@ pub(super) static ENTRIES: &[Entry] = &[
                 Ok(())
             },
         },
-        "Seconds for which connects stop using Fast Open after the path dropped such a SYN; 0 is \
-         no pause, and writing it ends one.",
+        "Seconds of the first pause of Fast Open after the path dropped such a SYN; each further \
+         pause is twice as long. 0 is no pause, and writing it ends one.",
     ),
     entry(
         "net.ipv4.icmp_echo_ignore_all",
@@ -604,7 +604,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry(
         "net.ipv4.tcp_probe_interval",
         time!(0..=4_000_000, SECONDS, tcp.tcp_probe_interval),
-        "Seconds after which a finished search for the path MTU starts again, from its beginning.",
+        "Seconds from the start of a search for the path MTU until the next one may start.",
     ),
     entry(
         "plimsoll.initcwnd",

@@ -65,7 +65,7 @@ impl Cycle {
         self.samples
     }
 
-    /// All ACKs of a probe have arrived.
+    /// No later sample counts for the probe: all of its ACKs have arrived, or too much was lost.
     pub(super) fn end_samples(&mut self) {
         self.samples = false;
     }
