@@ -1,5 +1,8 @@
 //! What the fuzz targets share: worlds that are driven by arbitrary input and judged by oracles.
 
+// The steps of inputs are named after the calls that they stand for.
+#![allow(missing_docs)]
+
 pub mod channel;
 pub mod drill;
 pub mod engine;
@@ -10,8 +13,11 @@ pub mod wire;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// The fuzz targets by name. Each makes an input of bytes, as libFuzzer does, and judges it.
-pub const TARGETS: [(&str, fn(&[u8])); 7] = [
+/// Makes an input of bytes, as libFuzzer does, and judges it.
+pub type Target = fn(&[u8]);
+
+/// The fuzz targets by name.
+pub const TARGETS: [(&str, Target); 7] = [
     ("channel", |bytes| with(bytes, |input| channel::run(&input))),
     ("drill", |bytes| with(bytes, |input| drill::run(&input))),
     ("engine", |bytes| with(bytes, |input| engine::run(&input))),

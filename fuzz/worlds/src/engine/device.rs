@@ -20,7 +20,7 @@ pub enum Kind {
 
 /// A packet on its way.
 #[derive(Clone, Debug)]
-pub struct Flight {
+pub(super) struct Flight {
     /// The header.
     pub repr: TcpRepr,
     /// The data.
@@ -45,13 +45,13 @@ impl Flight {
     }
 
     /// The whole as one segment, as a coalescing receiver sees it.
-    pub fn whole(self) -> Segment {
+    pub(super) fn whole(self) -> Segment {
         let segs = self.segs();
         Segment { repr: self.repr, payload: self.payload, segs, ecn: self.ecn }
     }
 
     /// Cuts off the first wire segment, if there is more than one.
-    pub fn split_first(&mut self) -> Option<Segment> {
+    pub(super) fn split_first(&mut self) -> Option<Segment> {
         if self.segs() < 2 {
             return None;
         }
@@ -66,7 +66,7 @@ impl Flight {
     }
 
     /// A router marks it, if the sender knows what that means.
-    pub fn mark(&mut self) {
+    pub(super) fn mark(&mut self) {
         if self.ecn != Ecn::NotEct {
             self.ecn = Ecn::Ce;
         }
@@ -83,7 +83,7 @@ struct Waiting {
 }
 
 /// The device of one side and the queue before it.
-pub struct Device {
+pub(super) struct Device {
     kind: Kind,
     takes_notes: bool,
     waiting: VecDeque<Waiting>,
@@ -92,12 +92,12 @@ pub struct Device {
 
 impl Device {
     /// A device with nothing below it.
-    pub fn new(kind: Kind, takes_notes: bool) -> Device {
+    pub(super) fn new(kind: Kind, takes_notes: bool) -> Device {
         Device { kind, takes_notes, waiting: VecDeque::new(), completed: Serial(0) }
     }
 
     /// What the connection is told of it.
-    pub fn below(&self, memory: MemoryRoom) -> Below {
+    pub(super) fn below(&self, memory: MemoryRoom) -> Below {
         Below {
             bytes: self.waiting.iter().map(|packet| packet.bytes).sum(),
             completed: self.completed,
@@ -109,7 +109,7 @@ impl Device {
     }
 
     /// Takes a packet. Returns what is on its way at once.
-    pub fn push(&mut self, transmit: Transmit, now: Instant) -> Option<Flight> {
+    pub(super) fn push(&mut self, transmit: Transmit, now: Instant) -> Option<Flight> {
         assert_eq!(
             transmit.note.is_some(),
             self.takes_notes && says_why(&transmit),
@@ -133,7 +133,7 @@ impl Device {
 
     /// Completes up to `count` packets whose time has come, and returns those that are on their way
     /// with that.
-    pub fn complete(&mut self, now: Instant, count: usize) -> Vec<Flight> {
+    pub(super) fn complete(&mut self, now: Instant, count: usize) -> Vec<Flight> {
         let mut leaves = Vec::new();
         for _ in 0..count {
             let Some(front) = self.waiting.pop_front_if(|front| front.departure <= now) else {
@@ -149,7 +149,7 @@ impl Device {
     }
 
     /// The queue drops a packet: it will complete without having been on its way.
-    pub fn lose(&mut self, which: u8) {
+    pub(super) fn lose(&mut self, which: u8) {
         if !self.waiting.is_empty() {
             let at = usize::from(which) % self.waiting.len();
             self.waiting[at].flight = None;
@@ -157,12 +157,12 @@ impl Device {
     }
 
     /// Until when the front waits for its departure.
-    pub fn next_departure(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_departure(&self, now: Instant) -> Option<Instant> {
         self.waiting.front().map(|front| front.departure).filter(|&at| now < at)
     }
 
     /// Whether nothing is below the connection.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }

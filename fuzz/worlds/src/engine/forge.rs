@@ -13,7 +13,7 @@ use super::oracle::Seen;
 
 /// Which sequence number a forged segment has.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-pub enum SeqChoice {
+pub(super) enum SeqChoice {
     /// The one that is expected next.
     Next,
     /// Near the one that is expected next.
@@ -26,7 +26,7 @@ pub enum SeqChoice {
 
 /// Which acknowledgement number a forged segment has.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-pub enum AckChoice {
+pub(super) enum AckChoice {
     /// All that was sent.
     All,
     /// Part of what was sent.

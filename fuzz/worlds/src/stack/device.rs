@@ -19,12 +19,12 @@ use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::TcpRepr;
 
 /// Our addresses.
-pub const OURS: [IpAddr; 2] = [
+pub(crate) const OURS: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 /// The peer's addresses.
-pub const PEER: [IpAddr; 2] = [
+pub(crate) const PEER: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
 ];
@@ -33,7 +33,7 @@ pub const PEER: [IpAddr; 2] = [
 const MEMORY: usize = 64;
 
 /// A packet for the stack.
-pub struct Incoming {
+pub(crate) struct Incoming {
     /// From the IP header on.
     pub bytes: Vec<u8>,
     /// What the device says of the checksum.
@@ -45,7 +45,7 @@ pub struct Incoming {
 }
 
 /// What both halves and the fuzzer share.
-pub struct Line {
+pub(crate) struct Line {
     pub caps: Caps,
     pub to_stack: VecDeque<Incoming>,
     /// What left since the fuzzer last looked: family, header, payload length.
@@ -62,10 +62,10 @@ pub struct Line {
 
 /// A handle on the line.
 #[derive(Clone)]
-pub struct SharedLine(Arc<Mutex<Line>>);
+pub(crate) struct SharedLine(Arc<Mutex<Line>>);
 
 impl SharedLine {
-    pub fn new(caps: Caps) -> SharedLine {
+    pub(crate) fn new(caps: Caps) -> SharedLine {
         SharedLine(Arc::new(Mutex::new(Line {
             caps,
             to_stack: VecDeque::new(),
@@ -79,11 +79,11 @@ impl SharedLine {
         })))
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Line> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Line> {
         self.0.lock().expect("no oracle has failed")
     }
 
-    pub fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> Device {
         let caps = self.lock().caps.clone();
         let tx = Sender { line: self.clone(), caps };
         let rx = Receiver { line: self.clone() };
@@ -171,7 +171,7 @@ impl DeviceRx for Receiver {
 
 impl Line {
     /// Whether packets complete only when they are asked for. What was kept completes otherwise.
-    pub fn hold(&mut self, holds: bool) {
+    pub(crate) fn hold(&mut self, holds: bool) {
         self.holds = holds;
         if !holds {
             self.held.clear();
@@ -179,13 +179,13 @@ impl Line {
     }
 
     /// Up to `count` packets complete when they are dropped, in order.
-    pub fn complete(&mut self, count: usize) -> Vec<Packet> {
+    pub(crate) fn complete(&mut self, count: usize) -> Vec<Packet> {
         let count = count.min(self.held.len());
         self.held.drain(..count).collect()
     }
 
     /// Panics unless the packet is one that may leave this device.
-    pub fn judge(&mut self, packet: &Packet) {
+    pub(crate) fn judge(&mut self, packet: &Packet) {
         let bytes = packet.to_vec();
         let (v6, upper, payload_at, pseudo, fragment) = judge_ip(&bytes);
         let transport = &bytes[payload_at..];

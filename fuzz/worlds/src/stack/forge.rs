@@ -15,7 +15,7 @@ use super::step::Envelope;
 
 /// How IP is put around something.
 #[derive(Clone, Copy, Default)]
-pub struct Around {
+pub(crate) struct Around {
     pub tos: u8,
     pub frag_offset: u16,
     pub more_frags: bool,
@@ -24,7 +24,7 @@ pub struct Around {
 }
 
 /// A packet from the peer.
-pub fn packet(v6: bool, upper: u8, around: Around, data: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(v6: bool, upper: u8, around: Around, data: &[u8]) -> Vec<u8> {
     match (PEER[usize::from(v6)], OURS[usize::from(v6)]) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let repr = Ipv4Repr {
@@ -95,7 +95,7 @@ fn transport(v6: bool, segment: &Segment) -> Vec<u8> {
 }
 
 /// The packets that carry a segment, as `envelope` says.
-pub fn enclose(v6: bool, envelope: &Envelope, segment: &Segment) -> Vec<Incoming> {
+pub(crate) fn enclose(v6: bool, envelope: &Envelope, segment: &Segment) -> Vec<Incoming> {
     let bit = |bit: u16| envelope.switches & (1 << bit) != 0;
     let around = Around { tos: envelope.tos, dont_frag: true, ..Around::default() };
     let header_len = segment.repr.header_len();
@@ -144,12 +144,12 @@ fn fragments(v6: bool, envelope: &Envelope, data: &[u8]) -> Vec<Incoming> {
 }
 
 /// A packet about whose checksum nothing is known.
-pub fn plain(bytes: Vec<u8>) -> Incoming {
+pub(crate) fn plain(bytes: Vec<u8>) -> Incoming {
     Incoming { bytes, csum: ChecksumState::Unverified, gso: None, cut: usize::MAX }
 }
 
 /// An ICMP error about `quoted`, a packet of ours.
-pub fn icmp_error(quoted: &[u8], kind: u8, mtu: u16) -> Vec<u8> {
+pub(crate) fn icmp_error(quoted: &[u8], kind: u8, mtu: u16) -> Vec<u8> {
     let v6 = quoted.first().is_some_and(|&byte| byte >> 4 == 6);
     let (code, kind) = (kind >> 4, kind & 3);
     if let (true, IpAddr::V6(src), IpAddr::V6(dst)) = (v6, PEER[1], OURS[1]) {
@@ -179,7 +179,7 @@ pub fn icmp_error(quoted: &[u8], kind: u8, mtu: u16) -> Vec<u8> {
 }
 
 /// An echo request or reply from the peer.
-pub fn echo(v6: bool, reply: bool, len: u16) -> Vec<u8> {
+pub(crate) fn echo(v6: bool, reply: bool, len: u16) -> Vec<u8> {
     let data = vec![0xec; usize::from(len % 4096)];
     let (ident, seq) = (7, len);
     if let (true, IpAddr::V6(src), IpAddr::V6(dst)) = (v6, PEER[1], OURS[1]) {
