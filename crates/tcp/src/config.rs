@@ -191,8 +191,9 @@ pub struct Config {
     pub tcp_delack_max: Duration,
     /// The ACKs that a batch of segments requires become one at its end.
     pub tcp_backlog_ack_defer: bool,
-    /// The answers of an application that answers received data carry the ACKs.
-    pub tcp_pingpong: bool,
+    /// 1: answers carry the ACKs of what they answer. 2: only of requests of up to one segment, as
+    /// on Linux. 0: never.
+    pub tcp_pingpong: u8,
     /// Longest delay of compressed ACKs, up to 100 ms; zero disables compression.
     pub tcp_comp_sack_delay: Duration,
     /// The extra delay that Linux allows the timer of compressed ACKs. It has no effect here.
@@ -274,7 +275,7 @@ const DEFAULT: Config = Config {
     tcp_delack_min: Duration::from_millis(40),
     tcp_delack_max: Duration::from_millis(200),
     tcp_backlog_ack_defer: true,
-    tcp_pingpong: true,
+    tcp_pingpong: 1,
     tcp_comp_sack_delay: Duration::from_millis(1),
     tcp_comp_sack_slack: Duration::from_micros(100),
     tcp_comp_sack_nr: 44,

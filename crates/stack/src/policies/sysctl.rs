@@ -18,6 +18,7 @@ use portable_atomic::AtomicU64;
 use crate::limits::MAX_CONNECTIONS;
 use crate::policies::memory::QUANTUM;
 use crate::qdisc::Kind;
+use crate::sockets::backlog::Rule as BacklogRule;
 use crate::sockets::fast_open::FastOpenKeys;
 use crate::sync::lock;
 
@@ -63,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) tcp_low_latency: bool,
     /// A pure ACK enters an empty prequeue, too.
     pub(crate) prequeue_pure_ack: bool,
+    /// How much a backlog may hold.
+    pub(crate) tcp_backlog_limit: BacklogRule,
     /// Coalesce segments of one flow that arrive in one batch.
     pub(crate) gro: bool,
     /// Microseconds that a blocking read polls the devices before it sleeps.
@@ -123,6 +126,7 @@ impl Default for Settings {
             tcp_fastopen_blackhole_generation: 0,
             tcp_low_latency: true,
             prequeue_pure_ack: false,
+            tcp_backlog_limit: BacklogRule::Twice,
             gro: true,
             busy_read: 0,
             tcp_mem: [196_608, 262_144, 393_216],

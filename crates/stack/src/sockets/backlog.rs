@@ -47,13 +47,45 @@ impl SpareQueues {
 }
 
 /// Segments that arrived while the socket was owned.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Backlog {
     #[allow(clippy::box_collection, reason = "a deque would add 24 bytes to every idle socket")]
     queue: Mutex<Option<Box<Queue>>>,
     /// Bytes that are in the queue or wait to be processed.
     bytes: AtomicU32,
     limit: AtomicU32,
+}
+
+impl Default for Backlog {
+    fn default() -> Backlog {
+        let limit = AtomicU32::new(ALWAYS as u32);
+        Backlog { queue: Mutex::default(), bytes: AtomicU32::default(), limit }
+    }
+}
+
+/// How much a backlog may hold, and what counts (`plimsoll.tcp_backlog_limit`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Linux's limit before 6.10: the receive buffer, half the send buffer and 64 KiB. Unread data
+    /// counts too, and processed data counts until the backlog is empty.
+    Once = 1,
+    /// Linux's limit since 6.10, with twice the receive buffer. Only data in the backlog counts
+    /// here.
+    Twice = 2,
+}
+
+impl Rule {
+    /// The limit in bytes of an empty backlog, of a socket with buffers as SO_RCVBUF and SO_SNDBUF
+    /// count them, and with `unread` bytes of data.
+    pub(crate) fn limit(self, (rcvbuf, sndbuf): (usize, usize), unread: usize) -> usize {
+        let extra = (sndbuf / 2).saturating_add(ALWAYS);
+        match self {
+            // Linux counts memory. Half of the receive buffer is for data, and of a full segment's
+            // memory 85 % are data.
+            Rule::Once => (rcvbuf / 2 + extra / 100 * 85).saturating_sub(unread),
+            Rule::Twice => rcvbuf.saturating_mul(2).saturating_add(extra),
+        }
+    }
 }
 
 /// The outcome of adding a segment.
@@ -72,7 +104,7 @@ impl Backlog {
     pub(crate) fn push(&self, spare: &SpareQueues, segment: Segment) -> Pushed {
         let data = segment.payload.len() as u32;
         let bytes = self.bytes.load(Ordering::Relaxed);
-        if bytes.saturating_add(data) > self.limit.load(Ordering::Relaxed).max(ALWAYS as u32) {
+        if bytes.saturating_add(data) >= self.limit.load(Ordering::Relaxed) {
             return Pushed::Dropped;
         }
         let mut queue = lock(&self.queue);
@@ -114,9 +146,15 @@ impl Backlog {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit by the buffers of the socket, in bytes as SO_RCVBUF and SO_SNDBUF count.
-    pub(crate) fn set_limit(&self, rcvbuf: usize, sndbuf: usize) {
-        let limit = rcvbuf.saturating_mul(2).saturating_add(sndbuf / 2).saturating_add(ALWAYS);
+    /// Called by an owner: leaves less room, by so many bytes.
+    pub(crate) fn lower_limit(&self, bytes: u32) {
+        // Only owners change it.
+        let limit = self.limit.load(Ordering::Relaxed);
+        self.limit.store(limit.saturating_sub(bytes), Ordering::Relaxed);
+    }
+
+    /// Called by an owner: sets the limit, in bytes.
+    pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(u32::try_from(limit).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 }

@@ -5,9 +5,9 @@
 //!
 //! A poller that finds a socket owned puts the segment here and continues (see
 //! [`crate::sync::socket_lock`]). The backlog is limited like Linux's, to twice the receive buffer,
-//! half the send buffer and 64 KiB. A segment beyond that is dropped and counted
-//! (`TcpExtTCPBacklogDrop`), and TCP treats it as loss. A segment that continues the last one is
-//! merged with it (`TcpExtTCPBacklogCoalesce`).
+//! half the send buffer and 64 KiB, or by the older [`Rule`]. A segment beyond that is dropped and
+//! counted (`TcpExtTCPBacklogDrop`), and TCP treats it as loss. A segment that continues the last
+//! one is merged with it (`TcpExtTCPBacklogCoalesce`).
 //!
 //! [`Work::release`] is how an owner releases a socket. It takes the whole backlog at once and
 //! processes it as a batch. It does the flagged work, sends the packets that are due, releases the
@@ -27,7 +27,7 @@ use plimsoll_tcp::{Arrival, Batch, Counter, Input, Instant, OutputDue, Reader, S
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::limits::RELEASE_ROUNDS;
-use crate::sockets::backlog::{Pushed, counted};
+use crate::sockets::backlog::{Pushed, Rule, counted};
 use crate::sockets::endpoint::Site;
 use crate::sockets::endpoint::{Endpoint, Inner, Owned, Stage};
 
@@ -58,11 +58,18 @@ impl Work<'_> {
     pub(crate) fn release(&mut self, endpoint: &Arc<Endpoint>, owned: Owned<'_>, settles: bool) {
         let (mut owned, mut settles) = (owned, settles);
         let mut rounds = 0;
+        let once = self.settings.tcp_backlog_limit == Rule::Once;
         // Once the stack has ended, there is no poller to hand over to. Nor does the poller find a
         // connection that has left the tables.
         while rounds < RELEASE_ROUNDS || owned.is_gone() || self.stack.pollers.ended().is_some() {
-            rounds += 1;
             settles |= self.run_left(endpoint, &mut owned);
+            // By the older rule a round lasts until the backlog is empty. It ends, since processed
+            // bytes leave less and less room.
+            let ends = !once || endpoint.backlog().bytes() == 0;
+            rounds += usize::from(ends);
+            if once && ends {
+                self.limit_backlog(endpoint, &owned);
+            }
             if std::mem::take(&mut settles) {
                 self.settle(endpoint, &mut owned);
             }
@@ -136,12 +143,29 @@ impl Work<'_> {
     fn run_backlog(&mut self, endpoint: &Arc<Endpoint>, inner: &mut Inner) {
         let Some(mut queue) = endpoint.backlog().take() else { return };
         for mut segment in queue.drain(..) {
-            endpoint.backlog().done(counted(&segment));
+            let bytes = counted(&segment);
+            endpoint.backlog().done(bytes);
+            if self.settings.tcp_backlog_limit == Rule::Once {
+                // It counts as processed until the backlog is empty, and as unread.
+                endpoint.backlog().lower_limit(2 * bytes);
+            }
             if !self.take_segment(endpoint, inner, (&mut segment, Batch::Backlog)) {
                 self.strays.push((endpoint.key, segment));
             }
         }
         self.stack.pollers.spare_backlogs().give(queue);
+    }
+
+    /// Called by an owner: sets how much an empty backlog may hold, by the buffers as they are now.
+    /// Data counts as unread until a read of it ends.
+    pub(crate) fn limit_backlog(&self, endpoint: &Endpoint, inner: &Inner) {
+        let (rule, conn) = (self.settings.tcp_backlog_limit, &inner.conn);
+        let unread = match rule {
+            Rule::Once => conn.readable() + conn.out_of_order(),
+            Rule::Twice => 0,
+        };
+        let buffers = (conn.rcvbuf(&self.settings.tcp), conn.sndbuf());
+        endpoint.backlog().set_limit(rule.limit(buffers, unread));
     }
 
     /// Called by an owner: the connection gets a segment of a batch. Its ACK is deferred to the end

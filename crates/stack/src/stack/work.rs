@@ -25,6 +25,7 @@ use crate::limits::{COMPLETION_ROUNDS, READ_ROUNDS};
 use crate::policies::sysctl::Settings;
 use crate::pollers::queue::Queue;
 use crate::snmp::{IpCounter, Shard};
+use crate::sockets::backlog::Rule;
 use crate::sockets::decision_log::log_wake;
 use crate::sockets::endpoint::{Endpoint, Inner, Owned, Sent, Site, Stage};
 use crate::sockets::panics::drop_caught;
@@ -234,8 +235,10 @@ impl<'a> Work<'a> {
             self.remove(endpoint, inner);
         } else {
             self.arm_timer(endpoint, inner);
-            let rcvbuf = inner.conn.rcvbuf(&self.settings.tcp);
-            endpoint.backlog().set_limit(rcvbuf, inner.conn.sndbuf());
+            // By the older rule that is done when the backlog is empty.
+            if self.settings.tcp_backlog_limit == Rule::Twice {
+                self.limit_backlog(endpoint, inner);
+            }
         }
     }
 
@@ -565,6 +568,10 @@ impl Work<'_> {
             let cx = self.context(endpoint, &mut owned);
             last = owned.conn.read(&cx, &mut buf[count..]);
             endpoint.at(Site::Read);
+            let once = self.settings.tcp_backlog_limit == Rule::Once;
+            if once && endpoint.backlog().bytes() == 0 {
+                self.limit_backlog(endpoint, &owned);
+            }
             let read = *last.as_ref().unwrap_or(&0);
             count += read;
             let ended = read == 0 && !matches!(last, Err(ReadError::WouldBlock));

@@ -113,6 +113,11 @@ impl Connection {
         self.rcv.readable(self.options.oobinline)
     }
 
+    /// Bytes that data behind a hole takes of the window.
+    pub fn out_of_order(&self) -> usize {
+        self.rcv.out_of_order()
+    }
+
     /// Whether the peer's FIN has arrived and no data is missing before it.
     pub fn read_closed(&self) -> bool {
         self.rcv.has_ended()

@@ -64,6 +64,9 @@ const MAX_UNANSWERED: u8 = 2;
 /// Duplicate ACKs after which a sender takes a segment for lost (RFC 5681, section 3.2).
 const FIRST_DUPLICATES: u16 = 3;
 
+/// The value of `tcp_pingpong` with which ACKs of more than a segment are not left to the reader.
+const LIKE_LINUX: u8 = 2;
+
 /// How long the ACK of a FIN waits if no data came before it (Linux: until the next tick).
 const FIN_ALONE_DELAY: Nanos = Nanos::from_millis(1);
 
@@ -209,7 +212,7 @@ impl DelayedAck {
 
     /// An in-order data segment arrived.
     pub(crate) fn on_data(&mut self, now: Instant, config: &Config, arrival: Arrival) {
-        self.pingpong &= config.tcp_pingpong;
+        self.pingpong &= config.tcp_pingpong > 0;
         self.measure(now, config, arrival);
         // Duplicates that have not left would repeat an acknowledgement that is new.
         (self.dup_acks, self.dup_run) = (0, 0);
@@ -217,7 +220,7 @@ impl DelayedAck {
         let more_than_one = arrival.unacked > arrival.rcv_mss;
         if arrival.hole {
             self.now(AckReason::HoleFilled);
-        } else if self.may_leave(arrival) {
+        } else if config.tcp_pingpong < LIKE_LINUX && self.may_leave(arrival) {
             self.leave_to_reader(now, config, arrival.wakes, more_than_one);
         } else if arrival.overruns {
             // The ACK would close the window, which the reader may open within this time.
@@ -316,7 +319,7 @@ impl DelayedAck {
     /// The peer's FIN is here and we have not sent ours: as on Linux its ACK waits a little,
     /// because most applications close when they see it, and our FIN then takes the ACK along.
     pub(crate) fn on_fin(&mut self, config: &Config) {
-        self.pingpong = config.tcp_pingpong;
+        self.pingpong = config.tcp_pingpong > 0;
     }
 
     /// The FIN reported by [`on_fin`](Self::on_fin) has been accepted. It counts as a byte.
@@ -459,7 +462,7 @@ impl DelayedAck {
     pub(crate) fn on_data_sent(&mut self, now: Instant, config: &Config) {
         let since = now.nanos_since(self.last_data);
         if !self.ato().is_zero() && since < self.ato() {
-            self.pingpong = config.tcp_pingpong;
+            self.pingpong = config.tcp_pingpong > 0;
         }
         if since <= READER_DELAY {
             self.unanswered = 0;
@@ -499,13 +502,13 @@ impl DelayedAck {
 
     /// TCP_QUICKACK.
     pub(crate) fn set_quick(&mut self, quick: bool, config: &Config) {
-        self.pingpong = !quick && config.tcp_pingpong;
+        self.pingpong = !quick && config.tcp_pingpong > 0;
         if quick {
             self.quick = MAX_QUICK_ACKS;
             if matches!(self.decision, AckDecision::Delay(_)) {
                 self.decision = AckDecision::Now(AckReason::Quick);
             }
-        } else if !config.tcp_pingpong {
+        } else if config.tcp_pingpong == 0 {
             // Nothing else keeps ACKs from being quick.
             self.quick = 0;
         }

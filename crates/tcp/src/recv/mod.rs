@@ -283,6 +283,11 @@ impl RecvSide {
         self.buf_limit
     }
 
+    /// Bytes that data behind a hole takes of the window.
+    pub(crate) fn out_of_order(&self) -> usize {
+        self.reassembly.charge()
+    }
+
     /// The ACK timeout as it is now.
     pub(crate) fn ato(&self) -> Nanos {
         self.acks.ato()

@@ -73,7 +73,7 @@ pub enum Setting {
     /// `tcp_backlog_ack_defer`.
     BacklogAckDefer(bool),
     /// `tcp_pingpong`.
-    Pingpong(bool),
+    Pingpong(u8),
     /// `tcp_comp_sack_nr`, and whether there is a delay.
     CompressedSack(u8, bool),
     /// `tcp_notsent_lowat` in bytes; 0 is no mark.
@@ -119,7 +119,7 @@ impl Setting {
 
     fn apply_to_receiver(self, config: &mut Config) {
         match self {
-            Setting::Pingpong(on) => config.tcp_pingpong = on,
+            Setting::Pingpong(value) => config.tcp_pingpong = value % 3,
             Setting::CompressedSack(most, delays) => {
                 config.tcp_comp_sack_nr = most;
                 config.tcp_comp_sack_delay = Duration::from_millis(u64::from(delays));

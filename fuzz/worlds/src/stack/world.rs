@@ -40,7 +40,7 @@ const DURATIONS_US: [u64; 10] = [
 ];
 
 /// Settings that are changed, with two values each.
-const SETTINGS: [(&str, [&str; 2]); 31] = [
+const SETTINGS: [(&str, [&str; 2]); 33] = [
     ("net.ipv4.tcp_rto_min_us", ["120000000", "200000"]),
     ("net.ipv4.tcp_rto_max_ms", ["1000", "120000"]),
     ("plimsoll.tcp_delack_min", ["1000", "40"]),
@@ -72,6 +72,8 @@ const SETTINGS: [(&str, [&str; 2]); 31] = [
     ("plimsoll.tcp_tso_tail", ["split", "trim"]),
     ("plimsoll.tcp_tso_tail", ["empty", "nagle"]),
     ("no.such.setting", ["0", "x"]),
+    ("plimsoll.tcp_backlog_limit", ["1", "2"]),
+    ("plimsoll.tcp_pingpong", ["2", "1"]),
 ];
 
 /// A flow that the stack has shown: family, our port, the peer's port.

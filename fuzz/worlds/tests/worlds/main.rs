@@ -52,7 +52,7 @@ fn the_effect_of_each_mechanism_is_seen() {
         Setting::TsoTail(0),
         Setting::LimitOutput(12),
         Setting::CompressedSack(0, false),
-        Setting::Pingpong(false),
+        Setting::Pingpong(0),
         Setting::Recovery(5, 0, 0),
         Setting::Dsack(false),
         Setting::SlowStartAfterIdle(false),

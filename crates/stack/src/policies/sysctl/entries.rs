@@ -12,6 +12,7 @@ use super::value::{
 };
 use super::{Settings, SysctlError};
 use crate::qdisc::Kind;
+use crate::sockets::backlog::Rule as BacklogRule;
 use crate::sockets::fast_open::FastOpenKeys;
 
 /// One setting.
@@ -641,11 +642,12 @@ pub(super) static ENTRIES: &[Entry] = &[
     .linux("Linux does so for backlogs only."),
     entry(
         "plimsoll.tcp_pingpong",
-        switch!(tcp.tcp_pingpong),
-        "1: if the application answers what it receives, the answers carry the ACKs.",
+        number!(0..=2, "", tcp.tcp_pingpong),
+        "1: if the application answers what it receives, the answers carry the ACKs; 2: of \
+         requests of one segment only; 0: never.",
     )
     .socket("TCP_QUICKACK (`SetOption::QuickAck`), for a while")
-    .linux("Linux always does, for requests of one segment."),
+    .linux("Linux has no setting; 2 is nearest to it."),
     entry(
         "net.ipv4.tcp_comp_sack_delay_ns",
         time!(0..=100_000_000, NANOSECONDS, tcp.tcp_comp_sack_delay),
@@ -678,6 +680,26 @@ pub(super) static ENTRIES: &[Entry] = &[
     .linux(
         "Linux had 0 as its default until it removed the prequeue in 4.14; since then the \
             setting has no effect.",
+    ),
+    entry(
+        "plimsoll.tcp_backlog_limit",
+        Access {
+            get: |settings| (settings.tcp_backlog_limit as u8).to_string(),
+            set: |settings, text| {
+                settings.tcp_backlog_limit = match text {
+                    "1" => BacklogRule::Once,
+                    "2" => BacklogRule::Twice,
+                    _ => return Err("1 or 2".into()),
+                };
+                Ok(())
+            },
+        },
+        "2: a socket's backlog holds at most twice its receive buffer, half its send buffer and \
+         64 KiB; 1: the receive buffer counts once, and unread and processed data count too.",
+    )
+    .linux(
+        "Linux has had the limit of 2 since 6.10 and that of 1 before; it counts unread and \
+         processed data in both.",
     ),
     entry(
         "plimsoll.tcp_prequeue_pure_ack",

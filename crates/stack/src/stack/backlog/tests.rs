@@ -161,13 +161,56 @@ fn the_bound_is_that_of_the_buffers() {
     };
     assert_eq!(backlog.push(&spare, segment(0)), Pushed::Queued);
     assert_eq!(backlog.push(&spare, segment(1_000_000)), Pushed::Dropped, "64 KiB in all");
-    backlog.set_limit(0, 200_000);
+    backlog.set_limit(Rule::Twice.limit((0, 200_000), 0));
     assert_eq!(backlog.push(&spare, segment(1_000_000)), Pushed::Queued);
     let queue = backlog.take().unwrap();
     assert_eq!(queue.len(), 2);
     assert!(backlog.bytes() > 65_536, "what was taken counts");
     queue.iter().for_each(|segment| backlog.done(counted(segment)));
     assert_eq!(backlog.bytes(), 0);
+}
+
+#[test]
+fn by_the_older_rule_unread_data_leaves_less_room() {
+    let beside = (20_000 + 65_536) / 100 * 85;
+    assert_eq!(Rule::Once.limit((200_000, 40_000), 0), 100_000 + beside);
+    assert_eq!(Rule::Once.limit((200_000, 40_000), 90_000), 10_000 + beside);
+    assert_eq!(Rule::Once.limit((200_000, 40_000), 900_000), 0);
+    assert_eq!(Rule::Twice.limit((200_000, 40_000), 90_000), 400_000 + 20_000 + 65_536);
+}
+
+/// The segments that the backlog drops by a rule. The socket stays owned while data arrives, is
+/// processed, read and acknowledged, again and again.
+fn dropped(rule: &str) -> u64 {
+    let (mut pair, client, _server, endpoint) = open(&[("plimsoll.tcp_backlog_limit", rule)]);
+    let mut owned = endpoint.own();
+    let mut read = vec![0; 9_000];
+    let drops = |pair: &Pair| pair.b.counter("TcpExtTCPBacklogDrop").unwrap();
+    for _ in 0..30 {
+        write_apart(&mut pair, &client, &pattern(9_000, 3));
+        let mut work = Work::begin(&pair.b, pair.now);
+        work.run_left(&endpoint, &mut owned);
+        let cx = work.context(&endpoint, &mut owned);
+        let _ = owned.conn.read(&cx, &mut read);
+        work.settle(&endpoint, &mut owned);
+        work.finish();
+        pair.settle();
+        if drops(&pair) > 0 {
+            break;
+        }
+    }
+    let found = drops(&pair);
+    // A change of the rule leaves nothing behind.
+    pair.b.set_sysctl(pair.now, "plimsoll.tcp_backlog_limit", "2").unwrap();
+    release(&pair, &endpoint, owned);
+    assert_eq!(endpoint.backlog().bytes(), 0);
+    found
+}
+
+#[test]
+fn by_the_older_rule_a_backlog_drops_what_comes_while_it_is_worked_off() {
+    assert_eq!(dropped("2"), 0);
+    assert!(dropped("1") > 0);
 }
 
 /// A reader with a large buffer and a poller are at the same socket all the time.

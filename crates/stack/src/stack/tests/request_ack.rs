@@ -80,3 +80,8 @@ fn it_does_not_if_the_reader_sleeps_again_or_is_slow() {
 fn it_does_not_without_interactive_mode() {
     assert_eq!(acks(Server::Answers, &[("plimsoll.tcp_pingpong", "0")]), 50);
 }
+
+#[test]
+fn a_request_of_several_segments_is_acknowledged_at_once_as_on_linux() {
+    assert_eq!(acks(Server::Answers, &[("plimsoll.tcp_pingpong", "2")]), 50);
+}

@@ -125,7 +125,7 @@ fn a_route_may_ask_for_quick_acks_for_ever() {
 
 #[test]
 fn interactive_mode_can_be_switched_off() {
-    let config = Config { tcp_pingpong: false, ..Config::default() };
+    let config = Config { tcp_pingpong: 0, ..Config::default() };
     let mut acks = DelayedAck::default();
     acks.on_data(Instant::ZERO, &config, arrival(10));
     acks.on_data_sent(Instant::ZERO, &config);
@@ -181,6 +181,16 @@ fn a_request_of_several_segments_leaves_its_ack_to_the_reader() {
     sent(&mut acks);
     acks.on_empty_read(Instant::ZERO, 0);
     assert_eq!(acks.decision(), AckDecision::None, "answered");
+}
+
+#[test]
+fn like_linux_only_a_request_of_one_segment_leaves_its_ack() {
+    let config = Config { tcp_pingpong: 2, ..Config::default() };
+    let mut acks = interactive();
+    acks.on_data(Instant::ZERO, &config, leaving(MSS));
+    assert_eq!(acks.decision(), AckDecision::Delay(Instant::from_millis(40)));
+    acks.on_data(Instant::ZERO, &config, leaving(2 * MSS));
+    assert_eq!(acks.decision(), AckDecision::Now(AckReason::SecondSegment));
 }
 
 #[test]
