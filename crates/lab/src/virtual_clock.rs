@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use hdrhistogram::Histogram;
 use plimsoll::device::memory_link::{self, LinkConfig};
 use plimsoll::device::pcapng;
@@ -50,10 +50,26 @@ pub struct World {
     pub server: Options,
     /// From when an application could go on until it does.
     pub wake_latency: Duration,
+    /// How the client writes bulk data; without, each write is one step that takes no time.
+    pub sosend: Option<Sosend>,
     /// Where chance comes from.
     pub seed: u64,
     /// Where a capture of the client's device goes.
     pub pcap: Option<PathBuf>,
+}
+
+/// A writer like FreeBSD's `sosend`. It looks at the space, copies as much as fits, and appends
+/// that. ACKs that arrive meanwhile do not change the amount. Then it looks again without sleeping.
+/// It sleeps if neither the rest of the write nor `lowat` bytes have space, and every acknowledged
+/// byte wakes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sosend {
+    /// The send buffer, in bytes of data.
+    pub buffer: usize,
+    /// Free bytes that are enough for a part of a write.
+    pub lowat: usize,
+    /// From the look at the space until the bytes are appended.
+    pub copy: Duration,
 }
 
 /// Runs bulk data to the server, or transactions, over one connection from its first write until
@@ -70,10 +86,16 @@ pub fn run(world: &World, kind: &Kind) -> anyhow::Result<Measured> {
     // The snapshot comes before the applications let go of their sockets, which closes them.
     let (after, moved, latencies) = match *kind {
         Kind::Send { message, bytes } => {
-            let mut writer = App::new(client, latency, Writer { message, left: bytes, rest: 0 });
+            let messages = Messages { message, left: bytes, rest: 0 };
             let mut reader = App::new(server, latency, Reader { left: bytes });
-            let after = pair.run_until_done(&mut writer, &mut reader)?;
-            (after, (bytes, 0), new_histogram())
+            let after = match world.sosend {
+                None => pair.run_until_done(&mut App::new(client, latency, messages), &mut reader),
+                Some(rule) => {
+                    let writer = SosendWriter { rule, messages, copied: None };
+                    pair.run_until_done(&mut App::new(client, latency, writer), &mut reader)
+                }
+            };
+            (after?, (bytes, 0), new_histogram())
         }
         Kind::Rr { sizes, transactions, .. } => {
             let asks = Requests::new(sizes, transactions);
@@ -184,6 +206,10 @@ impl Pair {
 enum Waits {
     /// For space to write.
     ToWrite,
+    /// For the send queue to have fewer bytes than this.
+    ForAck(usize),
+    /// For its own work, which takes this long.
+    ForItself(Duration),
     /// For something to read.
     ToRead,
     /// For nothing: it is through.
@@ -219,7 +245,8 @@ impl<P: Program> App<P> {
     fn step(&mut self, now: Instant) -> anyhow::Result<bool> {
         if self.wake_at.is_none() {
             let ready = match self.waits {
-                None => true,
+                None | Some(Waits::ForItself(_)) => true,
+                Some(Waits::ForAck(bytes)) => self.socket.send_queue_len() < bytes,
                 Some(Waits::ToWrite) => {
                     self.socket.wait_writable(self.key, Waker::noop()).is_ready()
                 }
@@ -228,8 +255,12 @@ impl<P: Program> App<P> {
                 }
                 Some(Waits::ForNothing) => false,
             };
-            // The first run needs no wake-up.
-            let wait = if self.waits.is_none() { Duration::ZERO } else { self.latency };
+            let wait = match self.waits {
+                // The first run needs no wake-up.
+                None => Duration::ZERO,
+                Some(Waits::ForItself(time)) => time,
+                Some(_) => self.latency,
+            };
             self.wake_at = ready.then(|| now + wait);
         }
         if self.wake_at.is_none_or(|at| at > now) {
@@ -265,8 +296,8 @@ fn read(socket: &TcpSocket, now: Instant, count: u64) -> anyhow::Result<Option<u
     }
 }
 
-/// Writes messages of one size, each with as many calls as it takes.
-struct Writer {
+/// Messages of one size that are written, each with as many calls as it takes.
+struct Messages {
     message: usize,
     /// Bytes that are not yet written, those of `rest` included.
     left: u64,
@@ -274,21 +305,62 @@ struct Writer {
     rest: usize,
 }
 
-impl Program for Writer {
+impl Messages {
+    /// Bytes of the present message that are not yet written; `None` after the last message.
+    fn rest(&mut self) -> Option<usize> {
+        if self.rest == 0 {
+            self.rest = usize::try_from(self.left).unwrap_or(usize::MAX).min(self.message);
+        }
+        (self.rest > 0).then_some(self.rest)
+    }
+
+    fn written(&mut self, count: usize) {
+        self.rest -= count;
+        self.left -= count as u64;
+    }
+}
+
+impl Program for Messages {
     fn go_on(&mut self, socket: &TcpSocket, now: Instant) -> anyhow::Result<Waits> {
-        while self.left > 0 {
-            if self.rest == 0 {
-                self.rest = usize::try_from(self.left).unwrap_or(usize::MAX).min(self.message);
-            }
-            let Some(taken) = write(socket, now, self.rest)? else { return Ok(Waits::ToWrite) };
-            self.rest -= taken;
-            self.left -= taken as u64;
+        while let Some(rest) = self.rest() {
+            let Some(taken) = write(socket, now, rest)? else { return Ok(Waits::ToWrite) };
+            self.written(taken);
         }
         Ok(Waits::ForNothing)
     }
 
     fn is_done(&self) -> bool {
         self.left == 0
+    }
+}
+
+struct SosendWriter {
+    rule: Sosend,
+    messages: Messages,
+    /// Bytes that are copied and not yet appended.
+    copied: Option<usize>,
+}
+
+impl Program for SosendWriter {
+    fn go_on(&mut self, socket: &TcpSocket, now: Instant) -> anyhow::Result<Waits> {
+        if let Some(count) = self.copied.take() {
+            // The space was there when it looked, and only this writer uses it.
+            let taken = write(socket, now, count)?;
+            ensure!(taken == Some(count), "{taken:?} of {count} bytes were appended");
+            self.messages.written(count);
+        }
+        let Some(rest) = self.messages.rest() else { return Ok(Waits::ForNothing) };
+        let queued = socket.send_queue_len();
+        let free = self.rule.buffer.saturating_sub(queued);
+        if free < rest.min(self.rule.lowat) {
+            return Ok(Waits::ForAck(queued));
+        }
+        self.copied = Some(free.min(rest));
+        Ok(Waits::ForItself(self.rule.copy))
+    }
+
+    fn is_done(&self) -> bool {
+        self.messages.is_done()
     }
 }
 

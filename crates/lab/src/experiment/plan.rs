@@ -80,6 +80,11 @@ impl Plan {
         Plan { until, ..self.clone() }
     }
 
+    /// Whether every case runs, in at least the usual number of pairs.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.headlines && self.pairs >= Plan::default().pairs
+    }
+
     /// Whether there is time for a pair that takes as long as `pair`.
     pub(super) fn has_time(&self, pair: Duration) -> bool {
         self.until.is_none_or(|until| Instant::now() + pair <= until)

@@ -44,7 +44,8 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    fn holds(self, value: f64) -> bool {
+    /// Whether a value is as wanted.
+    pub fn holds(self, value: f64) -> bool {
         match self {
             Wanted::About(wanted, tolerance) => (value - wanted).abs() <= tolerance,
             Wanted::Between(least, most) => (least..=most).contains(&value),
