@@ -34,7 +34,6 @@ mod sockets;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -153,7 +152,6 @@ fn terms(stage: &Stage, plan: &Plan, kind: Kind, flows: u32) -> Terms {
         flows,
         read_bytes: stage.read_bytes,
         read_buffers: stage.read_buffers,
-        compute: Duration::ZERO,
         shared: stage.shared,
         write_buffer: None,
         length: plan.length,

@@ -67,8 +67,6 @@ pub struct Stage<'a> {
     pub read_bytes: usize,
     /// How many buffers such a thread fills in turn.
     pub read_buffers: usize,
-    /// What such a thread computes after each read.
-    pub compute: Duration,
     /// A thread that sends bulk data copies nothing.
     pub shared: bool,
     /// Where a capture of the client's device goes.
@@ -115,7 +113,6 @@ impl Default for Stage<'_> {
             server_options: None,
             read_bytes: SCRATCH_BYTES,
             read_buffers: 1,
-            compute: Duration::ZERO,
             shared: false,
             pcap: None,
         }
@@ -163,7 +160,6 @@ impl Stage<'_> {
             server_options: self.server_options.as_ref().unwrap_or(&self.options).clone(),
             read_bytes: self.read_bytes,
             read_buffers: self.read_buffers,
-            compute: self.compute,
             shared: self.shared,
             write_buffer: None,
             length: plan.length,

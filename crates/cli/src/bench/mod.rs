@@ -52,7 +52,6 @@ fn workload(
         server_options: options,
         read_bytes: SCRATCH_BYTES,
         read_buffers: 1,
-        compute: Duration::ZERO,
         shared: false,
         write_buffer: None,
         length: run.length.unwrap_or(DEFAULT_LENGTH),

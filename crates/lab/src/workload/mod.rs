@@ -100,8 +100,6 @@ pub struct Workload {
     /// How many buffers of that size it fills in turn. One stays in the cache; many are what a
     /// program has that keeps what it reads.
     pub read_buffers: usize,
-    /// What a thread computes after each read of bulk data, without owning the socket.
-    pub compute: Duration,
     /// Bulk data is written by reference and not copied, unless there is a write buffer. Event
     /// loops read it so as well.
     pub shared: bool,
@@ -149,7 +147,6 @@ impl Workload {
             flows: self.flows,
             read_bytes: self.read_bytes,
             read_buffers: self.read_buffers,
-            compute: self.compute,
             shared: self.shared,
             write_buffer: self.write_buffer,
             length: self.length,

@@ -42,8 +42,6 @@ pub(crate) struct Terms {
     pub(crate) read_bytes: usize,
     /// How many buffers of that size it fills in turn.
     pub(crate) read_buffers: usize,
-    /// What it computes after each read.
-    pub(crate) compute: Duration,
     /// A sender of bulk data copies nothing.
     pub(crate) shared: bool,
     /// A sender of bulk data puts what it writes into a buffer of so many bytes.
@@ -174,17 +172,6 @@ fn start<N: Network>(run: &Arc<Run<N>>, threads: &mut Vec<JoinHandle<()>>) -> an
 
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(body).context("cannot start a thread")
-}
-
-/// Keeps the processor busy for a time.
-fn compute(time: Duration) {
-    if time.is_zero() {
-        return;
-    }
-    let begun = Instant::now();
-    while begun.elapsed() < time {
-        std::hint::spin_loop();
-    }
 }
 
 /// Tells of it if its thread panics, so that nobody waits for it.
@@ -448,13 +435,10 @@ impl<N: Network> Run<N> {
     }
 
     /// Reads bulk data to its end.
-    fn receive(&self, stream: &N::Stream, mut on_read: impl FnMut(u64)) -> io::Result<()> {
+    fn receive(&self, stream: &N::Stream, on_read: impl FnMut(u64)) -> io::Result<()> {
         let mut buffers: Vec<Vec<u8>> =
             (0..self.terms.read_buffers.max(1)).map(|_| vec![0; self.terms.read_bytes]).collect();
-        receive_into(stream.io(), &mut buffers, |count| {
-            on_read(count);
-            compute(self.terms.compute);
-        })
+        receive_into(stream.io(), &mut buffers, on_read)
     }
 
     /// The server's side: one connection, or one after the other.

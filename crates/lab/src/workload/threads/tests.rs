@@ -136,7 +136,6 @@ fn error(wrong: Wrong, kind: Kind, windowed: bool) -> String {
         flows: 2,
         read_bytes: 1,
         read_buffers: 1,
-        compute: Duration::ZERO,
         shared: true,
         write_buffer: None,
         length: Duration::ZERO,
