@@ -6,10 +6,17 @@
 //! the responder writes; it is pinned by blocking threads, which are woken after the ACKs of a
 //! batch have left. Event loops, whose answers carry the ACK, are a case of their own.
 //!
-//! What it costs is judged over TUN, where a packet costs a system call; in memory it only is
+//! The cost of a packet is judged over TUN, where it takes a system call. In memory it is only
 //! shown.
+//!
+//! The published processor time and context switches are from hosts with an FQ qdisc and a link
+//! with a rate. FQ sends packets of other flows between the two packets of a message, so that the
+//! reader is woken twice. One case has that: FQ, a rate, a ring of 4 packets, and ACKs by Linux's
+//! rule (`plimsoll.tcp_pingpong` = 2). The figures are those of the asking threads, as `perf stat`
+//! counted netperf.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use plimsoll::TsoTail;
 use plimsoll::device::memory_link::LinkConfig;
@@ -21,10 +28,11 @@ use crate::experiment::{
     Bench, Beside, Case, Check, Column, Gain, Judged, Plan, Published, Report, Run, Subject,
     Verdict, Wanted, Watch,
 };
+use crate::figures::per;
 use crate::host;
 use crate::show;
 use crate::stage::{self, Link, Stage};
-use crate::workload::{Kind, RequestResponse};
+use crate::workload::{Kind, Measured, RequestResponse};
 
 /// The name.
 pub const NAME: &str = "tso-split";
@@ -33,6 +41,17 @@ const SIZES: RequestResponse = RequestResponse { request: 4096, response: 4096 }
 const FLOWS: [u32; 3] = [200, 20, 1];
 /// The case of event loops.
 const LOOPS: &str = "event loops";
+/// The case of FQ, and the rate of its link: so that the link, not a processor, is the bottleneck.
+const FQ: &str = "fq";
+const FQ_RATE: u64 = 1_250_000_000;
+const FQ_DELAY: Duration = Duration::from_micros(20);
+const FQ_RING: usize = 4;
+/// Instead of the pinned ones.
+const FQ_PINGPONG: Setting = ("plimsoll.tcp_pingpong", "2");
+const FQ_QDISC: Setting = ("net.core.default_qdisc", "fq");
+/// The bars of that case.
+const FQ_COST: Gain = Gain::down_to(0.85);
+const FQ_SWITCHES: (Wanted, Wanted) = (Wanted::AtLeast(1.4), Wanted::Between(0.95, 1.15));
 
 const PUBLISHED: [Published; 3] = [
     Published::new("packets_per_transaction", 3.0, 2.0)
@@ -41,7 +60,11 @@ const PUBLISHED: [Published; 3] = [
     Published::new("cpu_seconds", 205.7, 107.5),
 ];
 
-/// The state of the seed's kernel, beside the knob.
+/// Of the threads that ask, as `perf stat` counted netperf.
+const ASKING_SWITCHES: &str = "switches_per_transaction_of_asking";
+const ASKING_CPU: &str = "cpu_ns_per_transaction_of_asking";
+
+/// The settings of the seed's kernel, without the knob.
 const PINNED: [Setting; 8] = [
     // The tail loss probes of that kernel waited 10 ms at least and never met a slow answer.
     ("net.ipv4.tcp_early_retrans", "0"),
@@ -85,11 +108,13 @@ fn settings(column: Column) -> Vec<Setting> {
     settings
 }
 
-/// What carries the transactions.
+/// The threads of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     /// A blocking thread for each socket.
     Threads,
+    /// The same, with FQ and a rate below.
+    Fq,
     /// An event loop on each side.
     Loops,
 }
@@ -101,25 +126,42 @@ fn measure(
     pcap: Option<PathBuf>,
 ) -> anyhow::Result<Run> {
     let kind = Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false };
-    let settings = settings(column);
+    let mut settings = settings(column);
+    if carrier == Carrier::Fq {
+        // The qdisc belongs to the link, so the column `best` has it too.
+        settings.extend((column != Column::Best).then_some(FQ_PINGPONG));
+        settings.push(FQ_QDISC);
+    }
     let stage = Stage {
         link: link.clone(),
         settings: &settings,
-        threads: carrier == Carrier::Threads,
+        threads: carrier != Carrier::Loops,
         peer_settings: &PEER,
         cpus: [0, 0, 1],
         pcap,
         ..Stage::default()
     };
     let measured = stage.measure(plan, kind, flows)?;
-    Ok(stage::figures(&measured, &kind))
+    Ok(figures(&measured, kind))
+}
+
+fn figures(measured: &Measured, kind: Kind) -> Run {
+    let mut run = stage::figures(measured, &kind);
+    let asking = measured.asking();
+    let each = |amount: f64| asking.and_then(|asking| per(amount, asking.transactions as f64));
+    let switches = asking.and_then(|asking| asking.usage.switches);
+    let switches = switches.and_then(|(voluntary, other)| each((voluntary + other) as f64));
+    let cpu = asking.and_then(|asking| each(asking.usage.cpu_seconds * 1e9));
+    run.more.insert(ASKING_SWITCHES.into(), json!(switches));
+    run.more.insert(ASKING_CPU.into(), json!(cpu));
+    run
 }
 
 /// The same transactions on the host's own TCP, which has no such knob.
 fn measure_host(plan: &Plan, flows: u32) -> anyhow::Result<Run> {
     let kind = Kind::Rr { sizes: SIZES, transactions: u64::MAX, reconnect: false };
     let stage = host::Stage { settings: &HOST, cpus: [0, 1], ..host::Stage::default() };
-    Ok(stage::figures(&stage.measure(plan, kind, flows)?, &kind))
+    Ok(figures(&stage.measure(plan, kind, flows)?, kind))
 }
 
 /// Runs it.
@@ -132,7 +174,7 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     if plan.kernel {
         links.push(("tun", Link::Tun));
     }
-    let mut bench = Bench::new(NAME, plan, watch, links.len() * flows.len() + 1);
+    let mut bench = Bench::new(NAME, plan, watch, links.len() * flows.len() + 2);
     for (link_name, link) in &links {
         for &flows in &flows {
             let name = format!("{link_name}, {}", show::flows(flows));
@@ -150,6 +192,11 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
     bench.case(&name, |plan, column, pcap| {
         measure(plan, (memory, Carrier::Loops, most), column, pcap)
     })?;
+    let link = LinkConfig::default().rate(Some(FQ_RATE)).delay(FQ_DELAY).tx_ring(FQ_RING);
+    let link = Link::Memory(link);
+    bench.case(&format!("{FQ}, {}", show::flows(most)), |plan, column, pcap| {
+        measure(plan, (&link, Carrier::Fq, most), column, pcap)
+    })?;
     let cases = bench.finish();
     let mut verdict = verdict(&cases, &flows);
     verdict.notes.extend(plan.kernel.then(|| host::NO_KNOB.to_owned()));
@@ -163,6 +210,7 @@ fn subject() -> Subject {
         ("threads", json!("a blocking thread for each socket, a softirq thread for each stack")),
         ("readers", json!("woken after the ACKs of a batch have left")),
         ("cpus", json!("client on the first processor, server on the second")),
+        ("fq", json!("one case: fq, 1.25 Gbit/s, 20 us, a ring of 4, plimsoll.tcp_pingpong 2")),
         ("mss", json!("1448, with timestamps (MTU 1500)")),
         ("nodelay", json!(false)),
         (
@@ -190,7 +238,8 @@ fn subject() -> Subject {
             scale: 1.0,
             lower_is_better: true,
         },
-        workload: "TCP_RR 4K/4K, 200 flows, between two hosts",
+        workload: "TCP_RR 4K/4K, 200 flows, between two hosts with FQ; 1.50 -> 1.00 context switches \
+                   per transaction",
     }
 }
 
@@ -201,6 +250,8 @@ fn shown(cases: &[Case]) -> Vec<Shown> {
         Shown::new("transactions/s", "transactions_per_s", 0),
         Shown::new("CPU ns/transaction", "cpu_ns_per_transaction", 0),
         Shown::new("switches/transaction", "context_switches_per_transaction", 2),
+        Shown::new("of the asking threads", ASKING_SWITCHES, 2),
+        Shown::new("their CPU ns/transaction", ASKING_CPU, 0),
         Shown::new("latency p50, us", "latency_us.p50", 0),
         Shown::new("latency p99, us", "latency_us.p99", 0),
     ];
@@ -222,7 +273,8 @@ fn verdict(cases: &[Case], flows: &[u32]) -> Verdict {
     let cpu = Shown::new("CPU per transaction", "cpu_ns_per_transaction", 0);
     let mut checks = Vec::new();
     let mut judged_cost = false;
-    let threads = cases.iter().filter(|case| !case.name.starts_with(LOOPS));
+    let is_other = |case: &&Case| case.name.starts_with(LOOPS) || case.name.starts_with(FQ);
+    let threads = cases.iter().filter(|case| !is_other(case));
     // Every link has a case for each number of flows.
     for (case, flows) in threads.zip(flows.iter().cycle()) {
         let about = |wanted| Wanted::About(wanted, TOLERANCE);
@@ -235,20 +287,36 @@ fn verdict(cases: &[Case], flows: &[u32]) -> Verdict {
             checks.push(Check::gain(case, &cpu, Gain::Less));
         }
     }
+    let mut notes = Vec::new();
+    if let Some(case) = cases.iter().find(|case| case.name.starts_with(FQ)) {
+        judged_cost = true;
+        notes.push(COST_WITH_FQ.to_owned());
+        let about = |wanted| Wanted::About(wanted, TOLERANCE);
+        checks.push(Check::change(case, &packets, about(3.0), about(2.0)));
+        let switches = Shown::new("switches of the asking threads", ASKING_SWITCHES, 2);
+        checks.push(Check::change(case, &switches, FQ_SWITCHES.0, FQ_SWITCHES.1));
+        let cost = Shown::new("their CPU per transaction", ASKING_CPU, 0);
+        checks.push(Check::gain(case, &cost, FQ_COST));
+    }
     let best = |case: &Case| {
         let packets = case.median(Column::Best, "packets_per_transaction");
         format!("{} {}", case.name, crate::figures::decimal(packets, 3))
     };
     let best: Vec<String> = cases.iter().map(best).collect();
-    let notes = vec![format!("packets/transaction with everything on: {}", best.join("; "))];
+    notes.push(format!("packets/transaction with everything on: {}", best.join("; ")));
     let lost = (!judged_cost).then(|| COST_IN_MEMORY.to_owned());
     Verdict::of(checks, notes).without(lost.into_iter().collect())
 }
 
-/// What is to be said where nothing ran over TUN.
-const COST_IN_MEMORY: &str = "CPU, published as 205.7 -> 107.5 s. It is not judged: a link in \
-                              memory has no interrupt and no driver to save. It is judged over \
-                              TUN, with --kernel";
+/// The note of a run in which no case judges the costs.
+const COST_IN_MEMORY: &str = "CPU, published as 205.7 -> 107.5 s. It is not judged in this form: \
+                              --full has the case with FQ and a rate that it was published for";
+
+/// The note about the published costs that threads on two processors do not have.
+const COST_WITH_FQ: &str = "CPU was published as x 0.52, with cycles x 0.51 and instructions x \
+                            0.57. Threads that are pinned to two busy processors do not leave \
+                            idle states, do not migrate and keep their caches, so that less can \
+                            be saved here than cycles were";
 
 #[cfg(test)]
 mod tests {
@@ -267,7 +335,13 @@ mod tests {
                 .with(COST, 45_000.0, 38_000.0)
                 .with("counters.IpOutRequests", 300_000.0, 200_000.0)
         };
-        vec![case("memory, 200 flows"), case("tun, 200 flows"), case("event loops, 200 flows")]
+        let fq = case("fq, 200 flows").with(ASKING_SWITCHES, 1.75, 1.0);
+        vec![
+            case("memory, 200 flows"),
+            case("tun, 200 flows"),
+            case("event loops, 200 flows"),
+            fq.with(ASKING_CPU, 9_000.0, 6_300.0),
+        ]
     }
 
     fn report(cases: Vec<Case>) -> Report {
@@ -287,6 +361,9 @@ mod tests {
                 (0, SIZE, 1413.0, 2000.0, "octets/packet, memory"),
                 (1, SIZE, 2100.0, 2100.0, "octets/packet, tun"),
                 (1, COST, 45_000.0, 46_000.0, "CPU per transaction"),
+                (3, PACKETS, 3.0, 2.2, "packets/transaction, fq"),
+                (3, ASKING_SWITCHES, 1.2, 1.0, "switches of the asking"),
+                (3, ASKING_CPU, 9_000.0, 8_000.0, "their CPU"),
             ],
         );
     }
@@ -297,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tun_the_cost_is_not_judged() {
+    fn the_cost_is_not_judged_in_the_quick_form() {
         let cases: Vec<Case> = good().iter().map(Fixture::case).take(1).collect();
         let verdict = verdict(&cases, &[200]);
         assert!(verdict.reached && verdict.not_reproduced[0].contains("not judged"));
