@@ -7,9 +7,9 @@
 //! The swarm of the simulator must break an invariant on the mutant, with a seed that passes
 //! without it, and the mutant's packetdrill script must fail on the mutant and pass without it. The
 //! kernel passes the same script, which the suite `drill` checks. Instead, a mutant that names an
-//! experiment of the lab turns one mechanism off; a check of its verdict that holds without the
-//! mutant must fail. A mutant that nothing shows means that an invariant, a script or a check is
-//! missing.
+//! experiment of the lab turns one mechanism off; all checks of its verdict, in every case, that
+//! hold without the mutant must fail. A mutant that nothing shows means that an invariant, a script
+//! or a check is missing.
 
 mod build;
 mod plant;
@@ -127,23 +127,27 @@ fn failures(report: &str) -> Vec<(u64, String)> {
     report.lines().filter_map(failure).collect()
 }
 
-/// Which check of an experiment's verdict holds without the mutant, and not with it.
+/// How many checks of an experiment's verdict hold without the mutant. None may hold with it.
 fn verdict_falls(build: &Build, number: usize, experiment: &str) -> Result<String> {
     let checks = |number| -> Result<Vec<(String, bool)>> {
-        let out = build.run(number, &["lab", experiment, "--json", "-"])?;
+        let out =
+            build.run(number, &["lab", experiment, "--full", "--pairs", "3", "--json", "-"])?;
         checks(&String::from_utf8_lossy(&out.stdout), experiment)
     };
     let (without, with) = (checks(0)?, checks(number)?);
-    let fallen: Vec<&str> = fallen(&without, &with);
-    ensure!(!fallen.is_empty(), "no check of the experiment {experiment} falls");
-    Ok(format!("{experiment}: {}", fallen.join(", ")))
+    let (fallen, left) = compared(&without, &with);
+    ensure!(!fallen.is_empty(), "no check of the experiment {experiment} holds without it");
+    ensure!(left.is_empty(), "these hold on the mutant, too: {}", left.join("; "));
+    Ok(format!("{experiment}: {} checks fall", fallen.len()))
 }
 
-fn fallen<'a>(without: &'a [(String, bool)], with: &[(String, bool)]) -> Vec<&'a str> {
-    let falls = |(what, holds): &&(String, bool)| {
-        *holds && with.iter().all(|(other, holds)| other != what || !holds)
-    };
-    without.iter().filter(falls).map(|(what, _)| what.as_str()).collect()
+/// Of the checks that hold without a mutant: those that do not hold with it, and those that do.
+fn compared<'a>(
+    without: &'a [(String, bool)],
+    with: &[(String, bool)],
+) -> (Vec<&'a str>, Vec<&'a str>) {
+    let hold = without.iter().filter(|(_, holds)| *holds).map(|(what, _)| what.as_str());
+    hold.partition(|what| with.iter().all(|(other, holds)| other != what || !holds))
 }
 
 /// The checks of an experiment in the document that the lab writes, and whether each holds. Checks
@@ -189,10 +193,10 @@ mod tests {
             )
         };
         let read = |gain| checks(&document(gain), "a").unwrap();
-        assert!(fallen(&read(true), &read(true)).is_empty());
-        assert_eq!(fallen(&read(true), &read(false)), ["gain"]);
-        assert_eq!(fallen(&read(true), &[]), ["gain"]);
-        assert!(fallen(&read(false), &read(false)).is_empty());
+        assert_eq!(compared(&read(true), &read(true)), (vec![], vec!["gain"]));
+        assert_eq!(compared(&read(true), &read(false)), (vec!["gain"], vec![]));
+        assert_eq!(compared(&read(true), &[]), (vec!["gain"], vec![]));
+        assert_eq!(compared(&read(false), &read(false)), (vec![], vec![]));
         assert!(checks(&document(true), "b").is_err() && checks("{}", "a").is_err());
     }
 }
