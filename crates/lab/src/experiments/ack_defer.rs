@@ -168,7 +168,7 @@ fn measure(
         pcap,
         ..Stage::default()
     };
-    // Drops come in bursts, with pauses of a second.
+    // Drops come in bursts: some runs of the usual length have none.
     let length = if what == What::Drops { 4 * plan.length } else { plan.length };
     let plan = Plan { length, ..plan.clone() };
     Ok(figures(&stage.measure(&plan, kind, flows)?, kind))
