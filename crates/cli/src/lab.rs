@@ -18,11 +18,11 @@ use crate::units;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = experiments())]
 pub(crate) struct LabArgs {
-    /// Experiments to run [default: all]
+    /// Experiments to run [default: the first five, with --full all]
     #[arg(value_name = "NAME", value_parser = experiment)]
     pub names: Vec<&'static str>,
     /// The published form: all cases of each experiment, with more and longer runs. It takes about
-    /// six minutes
+    /// eight minutes
     #[arg(long)]
     pub full: bool,
     /// Flows of each case, in place of the experiment's own
@@ -61,7 +61,7 @@ pub(crate) struct LabArgs {
 
 /// The list of experiments, for the end of the help.
 fn experiments() -> String {
-    let line = |known: &Experiment| format!("\n  {:<12} {}", known.name, known.about);
+    let line = |known: &Experiment| format!("\n  {:<13} {}", known.name, known.about);
     let lines: String = experiments::ALL.iter().map(line).collect();
     format!("Experiments:{lines}")
 }
@@ -76,8 +76,10 @@ fn experiment(text: &str) -> Result<&'static str, String> {
 
 impl LabArgs {
     fn chosen(&self) -> Vec<&'static Experiment> {
-        let wanted =
-            |known: &&Experiment| self.names.is_empty() || self.names.contains(&known.name);
+        let wanted = |known: &&Experiment| match self.names.is_empty() {
+            true => self.full || !known.later,
+            false => self.names.contains(&known.name),
+        };
         experiments::ALL.iter().filter(wanted).collect()
     }
 

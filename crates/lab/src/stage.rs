@@ -69,6 +69,8 @@ pub struct Stage<'a> {
     pub read_buffers: usize,
     /// A thread that sends bulk data copies nothing.
     pub shared: bool,
+    /// The behaviour of an event loop that has nothing to do.
+    pub idle: WhenIdle,
     /// Where a capture of the client's device goes.
     pub pcap: Option<PathBuf>,
 }
@@ -114,6 +116,7 @@ impl Default for Stage<'_> {
             read_bytes: SCRATCH_BYTES,
             read_buffers: 1,
             shared: false,
+            idle: WhenIdle::Sleep,
             pcap: None,
         }
     }
@@ -167,7 +170,7 @@ impl Stage<'_> {
             cpus: Some([self.cpus[0], self.cpus[2]]),
             gives_way: self.gives_way,
             threads: self.threads,
-            idle: WhenIdle::Sleep,
+            idle: self.idle,
             client,
             server,
             peer,

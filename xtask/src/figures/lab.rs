@@ -10,12 +10,16 @@ use super::{Table, Tables};
 use crate::session;
 
 /// The experiments, and what their mechanisms are called.
-const MECHANISMS: [(&str, &str); 5] = [
+const MECHANISMS: [(&str, &str); 9] = [
     ("tso-split", "tails leave with their packet"),
     ("autocork", "automatic corking"),
     ("tso-trim", "trimming tails"),
     ("pure-ack", "pure ACKs wake nobody"),
     ("ack-defer", "one ACK for a batch"),
+    ("sack-compress", "later reports of what is out of order"),
+    ("tso-defer", "waiting for an ACK that is due"),
+    ("ring-window", "a window that the device can hold"),
+    ("busy-loop", "polling while it pays"),
 ];
 
 /// Runs the lab in its published form. Returns its report.
@@ -89,9 +93,12 @@ const HEADLINES: [&str; 7] =
 fn headline((report, (_, mechanism)): (&&Value, (&str, &str))) -> Vec<String> {
     let headline = &report["headline"];
     let gain = |ratio: &Value| {
-        let ratio = ratio.as_f64().unwrap_or(f64::NAN);
-        let gain = if headline["lower_is_better"] == true { 1.0 / ratio } else { ratio };
-        format!("{gain:.2}")
+        let Some(ratio) = ratio.as_f64() else { return "-".to_owned() };
+        match headline["lower_is_better"] == true {
+            true if ratio == 0.0 => "all".to_owned(),
+            true => format!("{:.2}", 1.0 / ratio),
+            false => format!("{ratio:.2}"),
+        }
     };
     let both = |side: &Value| {
         format!("{} to {}", shown(&side["before"], headline), shown(&side["after"], headline))
@@ -101,7 +108,10 @@ fn headline((report, (_, mechanism)): (&&Value, (&str, &str))) -> Vec<String> {
     vec![
         mechanism.to_owned(),
         word(&headline["label"]),
-        both(&headline["published"]) + derived,
+        match headline["published"].is_object() {
+            true => both(&headline["published"]) + derived,
+            false => "-".to_owned(),
+        },
         both(&headline["measured"]),
         shown(&headline["measured"]["best"], headline),
         gain(&headline["published"]["ratio"]),

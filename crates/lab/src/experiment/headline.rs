@@ -1,4 +1,4 @@
-//! The one figure by which an experiment is held against its publication.
+//! The one figure by which an experiment is judged, against its publication if it has one.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::stats::Spread;
 use super::verdict::{PAIRS_AGAINST, SAME};
 use super::{Case, Check, Column, Published};
 
-/// Which figure it is. It is one of those that were published.
+/// Which figure it is. It is one of those that were published, if any were.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged {
     /// What people call it.
@@ -53,18 +53,19 @@ pub struct Headline {
     pub label: &'static str,
     /// Whether less of it is better.
     pub lower_is_better: bool,
-    /// What was published.
-    pub published: Sides,
+    /// What was published; null if nothing was, and then any gain counts.
+    pub published: Option<Sides>,
     /// What was measured.
     pub measured: Measured,
     /// After over before, over the pairs; null if it could not be taken.
     pub ratio: Option<Spread>,
     /// How far the measured gain is beyond the published one, as a part of it; less than 0 if it
-    /// falls short.
+    /// falls short; null if nothing was published.
     pub beyond: Option<f64>,
     /// How many pairs show no gain.
     pub against: usize,
-    /// Whether it is the published gain or more, and no pair but one shows none.
+    /// Whether it is the published gain or more, or any if none was published, and no pair but one
+    /// shows none.
     pub reached: bool,
     /// How the published values follow from what was published, if they were not themselves.
     pub derived: Option<&'static str>,
@@ -83,21 +84,29 @@ fn pairs_against(count: usize) -> String {
 }
 
 impl Headline {
-    /// Of the headline case. `None` if the figure was not published, or no case ran.
+    /// Of the headline case. `None` if no case ran.
     pub(super) fn of(judged: Judged, published: &[Published], cases: &[Case]) -> Option<Headline> {
         let case = cases.first()?;
-        let published = published.iter().find(|published| published.path == judged.path)?;
-        let derived = published.derived;
-        let (before, after) = (published.before, published.after);
-        let published = Sides { before, after, ratio: after / before };
+        let published = published.iter().find(|published| published.path == judged.path);
+        let derived = published.and_then(|published| published.derived);
+        let sides = |&Published { before, after, .. }: &Published| Sides {
+            before,
+            after,
+            ratio: after / before,
+        };
+        let published = published.map(sides);
         let [before, after, best] = Column::ALL.map(|column| case.median(column, judged.path));
         let ratio = case.ratio(judged.path);
         let gain = |ratio: f64| if judged.lower_is_better { 1.0 / ratio } else { ratio };
-        let beyond = ratio.map(|spread| gain(spread.median) / gain(published.ratio) - 1.0);
+        let measured = ratio.map(|spread| gain(spread.median));
+        let beyond = measured.zip(published).map(|(is, was)| is / gain(was.ratio) - 1.0);
         // Nothing left of it is as far beyond as can be, but no number in a document.
         let beyond = beyond.map(|beyond| beyond.min(f64::from(u16::MAX)));
         let against = case.against(judged.path, |ratio| gain(ratio) <= 1.0);
-        let is_gained = beyond.is_some_and(|beyond| beyond >= -SAME);
+        let is_gained = match published {
+            Some(_) => beyond.is_some_and(|beyond| beyond >= -SAME),
+            None => measured.is_some_and(|gain| gain > 1.0),
+        };
         Some(Headline {
             figure: judged.path,
             label: judged.label,
@@ -121,6 +130,13 @@ impl Headline {
 
     /// The verdict in a few words: how the gain compares with the published one.
     pub fn words(&self) -> String {
+        if self.published.is_none() && self.ratio.is_some() {
+            return match self.reached {
+                true => "a gain; no figure was published".into(),
+                false if self.against > PAIRS_AGAINST => pairs_against(self.against),
+                false => "no gain".into(),
+            };
+        }
         match self.beyond.map(|beyond| (beyond, (beyond * 100.0).round())) {
             None => "the figure could not be taken".into(),
             Some((beyond, _)) if !self.reached && beyond >= -SAME => pairs_against(self.against),
@@ -138,7 +154,10 @@ impl Headline {
     pub(super) fn check(&self) -> Check {
         Check {
             what: format!("{}, after/before", self.label),
-            wanted: format!("published {:.3}", self.published.ratio),
+            wanted: match self.published {
+                Some(published) => format!("published {:.3}", published.ratio),
+                None => "a gain".into(),
+            },
             measured: match self.against {
                 0 => crate::figures::decimal(self.ratio.map(|ratio| ratio.median), 3),
                 against => {

@@ -94,7 +94,7 @@ pub struct Subject {
     pub published: &'static [Published],
     /// Which of these decides.
     pub judged: Judged,
-    /// The workload of the publication.
+    /// The workload of the publication; empty if it has no figure to compare.
     pub workload: &'static str,
 }
 

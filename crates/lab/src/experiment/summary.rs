@@ -9,13 +9,26 @@ const UNCLEAR: &str = "unclear";
 /// Four lines for each mechanism, and how many show the published gain.
 pub fn text(reports: &[Report]) -> String {
     let lines: String = reports.iter().map(mechanism).collect();
+    let is_published = |report: &&Report| {
+        report.headline.as_ref().is_none_or(|headline| headline.published.is_some())
+    };
+    let (published, others): (Vec<&Report>, Vec<&Report>) = reports.iter().partition(is_published);
+    let result =
+        [(published, "at least the published gain"), (others, "a gain where none was published")]
+            .map(|(reports, what)| result(&reports, what));
+    let result: Vec<String> = result.into_iter().flatten().collect();
+    format!("{lines}\nResult: {}.\n", result.join("; "))
+}
+
+/// How many of these show it; `None` without any.
+fn result(reports: &[&Report], what: &str) -> Option<String> {
     let count = |word| reports.iter().filter(|report| answer(report) == word).count();
-    let (all, reached) = (reports.len(), count(YES));
     let unclear = match count(UNCLEAR) {
         0 => String::new(),
         count => format!("; {count} unclear, as the machine was busy"),
     };
-    format!("{lines}\nResult: {reached} of {all} show at least the published gain here{unclear}.\n")
+    let (all, reached) = (reports.len(), count(YES));
+    (all > 0).then(|| format!("{reached} of {all} show {what} here{unclear}"))
 }
 
 fn mechanism(report: &Report) -> String {
@@ -51,9 +64,12 @@ fn figures(headline: &Headline) -> String {
         let (before, after) = (headline.show(before), headline.show(after));
         format!("{before} -> {after}{}", change.unwrap_or_default())
     };
-    let there = show(Some(published.before), Some(published.after), Some(published.ratio));
+    let there = published.map(|sides| {
+        let there = show(Some(sides.before), Some(sides.after), Some(sides.ratio));
+        format!("published {there}, ")
+    });
     let here = show(measured.before, measured.after, ratio.map(|ratio| ratio.median));
-    format!("  {label}: published {there}, here {here}\n")
+    format!("  {label}: {}here {here}\n", there.unwrap_or_default())
 }
 
 /// The host's own TCP: one figure, or two if it has the knob, with `arrow` between them.

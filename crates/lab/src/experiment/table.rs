@@ -102,13 +102,9 @@ fn spread(spread: &Value) -> String {
 pub fn text(reports: &[Report]) -> String {
     let mut out = String::new();
     for report in reports {
-        out.push_str(&format!(
-            "{} (seed {}): {}\n  published for {}\n",
-            report.experiment,
-            report.seed,
-            report.knob,
-            report.published["workload"].as_str().unwrap_or_default(),
-        ));
+        out.push_str(&format!("{} (seed {}): {}\n", report.experiment, report.seed, report.knob,));
+        let workload = report.published["workload"].as_str().filter(|words| !words.is_empty());
+        out.extend(workload.map(|words| format!("  published for {words}\n")));
         for (path, how) in report.published["derived"].as_object().into_iter().flatten() {
             out.push_str(&format!("  derived: {path}, {}\n", how.as_str().unwrap_or_default()));
         }

@@ -47,12 +47,13 @@ const CPU: Shows = Shows::new("CPU of the process, s", "cpu_seconds", 3).less();
 const VOLUNTARY: Shows = Shows::new("context switches, voluntary", "voluntary_context_switches", 0);
 const OTHERS: Shows = Shows::new("context switches, others", "involuntary_context_switches", 0);
 const ACKS: Shows = Shows::new("pure ACKs per second", "acks_per_s", 0).less();
+const VIRTUAL: Shows = Shows::new("seconds, virtual", "virtual_seconds", 3).less();
 const WIRE: Shows = Shows::new("wire segments", "wire_segments", 0);
 const SUPER: Shows = Shows::new("super-segments", "super_segments", 0);
 const ACKS_PER: Shows = Shows::new("pure ACKs per gigabyte", "acks_per_gigabyte", 0).less();
 
 /// All mechanisms.
-static ALL: [About; 5] = [
+static ALL: [About; 9] = [
     About {
         name: "tso-split",
         title: "Refined TSO split",
@@ -148,7 +149,7 @@ static ALL: [About; 5] = [
         figures: &[
             Shows::new("data segments", "data_segments", 0).less(),
             Shows::new("chunks handed to TSO", "data_packets", 0).less(),
-            Shows::new("seconds, virtual", "virtual_seconds", 3).less(),
+            VIRTUAL,
         ],
         costs: &[
             Shows::new("data segments", "data_segments", 0).less(),
@@ -189,6 +190,73 @@ static ALL: [About; 5] = [
         scene: Scene::Bulk(24, None),
         ends: ["receiver", "sender"],
         look_at: "The ACKs: one for every super-segment before, one for a whole backlog after.",
+    },
+    About {
+        name: "sack-compress",
+        title: "Later reports of what is out of order",
+        what: "While data is missing, every packet that arrives asks for an ACK. The receiver \
+               may wait for a part of the round trip, a millisecond at most, and then send one \
+               ACK that reports all. The part was 5 %, which saves nothing on short paths; here \
+               it is a third.",
+        source: "Eric Dumazet, November 2025: “tcp: add net.ipv4.tcp_comp_sack_rtt_percent” \
+                 (Linux 6.19)",
+        figures: &[ACKS_PER, VIRTUAL],
+        costs: &[ACKS_PER, VIRTUAL, WIRE],
+        scene: Scene::Bulk(24, None),
+        ends: ["sender", "receiver"],
+        look_at: "The ACKs while data is missing: one for every few segments before, one for \
+                  many after.",
+    },
+    About {
+        name: "tso-defer",
+        title: "Waiting for an ACK that is due",
+        what: "A window that is nearly full opens by two segments with each ACK, and the stream \
+               would move in small packets for ever. The sender waits for the next ACK, so that \
+               packets grow. It waits only if that ACK is due within half of a round trip and a \
+               millisecond, since a wait over a long path costs a turn.",
+        source: "Linux, October 2025: the limit of a millisecond in tcp_tso_should_defer",
+        figures: &[Shows::new("packets handed to TSO", "packets_sent", 0).less(), VIRTUAL],
+        costs: &[SUPER, WIRE, ACKS_PER, VIRTUAL],
+        scene: Scene::Bulk(10, None),
+        ends: ["sender", "receiver"],
+        look_at: "How many segments leave after each ACK.",
+    },
+    About {
+        name: "ring-window",
+        title: "A window that the device can hold",
+        what: "The queue of a TUN device holds 1000 packets. A receiver whose buffer grows by \
+               itself advertises more than that, and the sender fills the queue until it drops. \
+               With a window of less than the queue nothing is dropped.",
+        source: "RootlessKit, pull request 615, July 2026",
+        figures: &[
+            Shows::new("kilobytes in the queue, at most", "queue_bytes_max", 0).scaled(1e3).less(),
+            Shows::new("throughput, Mbit/s, virtual", "throughput_bits_per_s", 0)
+                .scaled(1e6)
+                .more(),
+        ],
+        costs: &[
+            Shows::new("packets dropped per gigabyte", "dropped_per_gigabyte", 0).less(),
+            Shows::new("segments sent again", "retransmitted", 0).less(),
+            WIRE,
+        ],
+        scene: Scene::Bulk(24, None),
+        ends: ["sender", "receiver"],
+        look_at: "",
+    },
+    About {
+        name: "busy-loop",
+        title: "Polling while it pays",
+        what: "A loop that has nothing to do sleeps, and the next packet has to wake it, which \
+               costs more than a small transaction. Here the loop looks again for a while. It \
+               gives its processor to others meanwhile, and learns whether looking finds \
+               anything; if not, it sleeps at once.",
+        source: "Joe Damato and Martin Karsten, November 2024: “Suspend IRQs during application \
+                 busy periods” (Linux 6.13)",
+        figures: &[TRANSACTIONS, CPU_PER],
+        costs: &[CPU_PER, CPU, SWITCHES_PER, TRANSACTIONS],
+        scene: Scene::Transaction,
+        ends: ["client", "server"],
+        look_at: "",
     },
 ];
 

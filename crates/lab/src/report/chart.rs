@@ -42,7 +42,7 @@ const TICKS: [f64; 15] =
 struct Gain {
     title: String,
     figure: String,
-    published: f64,
+    published: Option<f64>,
     measured: Option<Spread>,
     reached: bool,
 }
@@ -71,7 +71,7 @@ fn gains(document: &Value) -> Vec<Gain> {
         Some(Gain {
             title: if title.is_empty() { name } else { title }.to_owned(),
             figure: format!("{way} {}", headline["label"].as_str()?),
-            published: gain(less, headline["published"]["ratio"].as_f64()?),
+            published: headline["published"]["ratio"].as_f64().map(|ratio| gain(less, ratio)),
             measured: ratio.map(spread),
             reached: headline["reached"].as_bool()?,
         })
@@ -141,7 +141,7 @@ fn height(gains: &[Gain], layout: Layout) -> f64 {
 fn words(gains: &[Gain]) -> String {
     let one = |gain: &Gain| {
         let measured = number(gain.measured.map(|spread| spread.median), 2);
-        let published = number(Some(gain.published), 2);
+        let published = number(gain.published, 2);
         format!("{}: published {published} times, measured {measured} times", gain.title)
     };
     let all: Vec<String> = gains.iter().map(one).collect();
@@ -160,7 +160,7 @@ impl Axis {
     fn of(gains: &[Gain], layout: Layout) -> Axis {
         let ends = |gain: &Gain| {
             let measured = gain.measured;
-            [Some(gain.published), measured.map(|m| m.min), measured.map(|m| m.max)]
+            [gain.published, measured.map(|m| m.min), measured.map(|m| m.max)]
         };
         let all: Vec<f64> = gains.iter().flat_map(ends).flatten().collect();
         let most = all.iter().copied().fold(2.0, f64::max);
@@ -245,9 +245,13 @@ fn row(gain: &Gain, layout: Layout, axis: &Axis, top: f64) -> Markup {
     html! {
         text.name x=(px(x)) y=(px(name)) { (gain.title) }
         text.dim x=(px(x)) y=(px(figure)) { (gain.figure) }
-        (bar("was", gain.published, axis, first))
-        text x=(px(axis.x(gain.published).max(axis.x(1.0)) + 7.0)) y=(px(first + 13.0)) {
-            (number(Some(gain.published), 2)) "×"
+        @if let Some(published) = gain.published {
+            (bar("was", published, axis, first))
+            text x=(px(axis.x(published).max(axis.x(1.0)) + 7.0)) y=(px(first + 13.0)) {
+                (number(Some(published), 2)) "×"
+            }
+        } @else {
+            text.dim x=(px(axis.x(1.0) + 7.0)) y=(px(first + 13.0)) { "not published" }
         }
         @if let Some(Spread { median, min, max }) = gain.measured {
             (bar(class, median, axis, second))

@@ -44,6 +44,7 @@ pub(crate) fn page(reports: &[Report]) -> String {
 
 fn workload(report: &Report) -> String {
     let workload = report.published.get("workload").and_then(Value::as_str);
+    let workload = workload.filter(|words| !words.is_empty());
     workload.map(|workload| format!("; published for {workload}")).unwrap_or_default()
 }
 

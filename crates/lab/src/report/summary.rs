@@ -9,7 +9,10 @@ use crate::experiment::{Headline, Report};
 
 /// How many of the published gains the headline figures reach, and which bars were missed beside.
 pub(crate) fn sentence(reports: &[Report]) -> Markup {
-    let known: Vec<&Report> = reports.iter().filter(|report| report.headline.is_some()).collect();
+    let is_published = |report: &&Report| {
+        report.headline.as_ref().is_some_and(|headline| headline.published.is_some())
+    };
+    let known: Vec<&Report> = reports.iter().filter(is_published).collect();
     if known.is_empty() {
         return html! { "Nothing was measured." };
     }
@@ -123,9 +126,12 @@ fn figures(report: &Report, headline: &Headline, with_kernel: bool) -> Markup {
         |value: Option<f64>| number(value.map(|value| value / headline.scale), headline.places);
     html! {
         td data-label="published" {
-            span {
-                (show(Some(published.before))) " → " (show(Some(published.after)))
-                span.sub { "ratio " (number(Some(published.ratio), 2)) }
+            @match published {
+                Some(published) => span {
+                    (show(Some(published.before))) " → " (show(Some(published.after)))
+                    span.sub { "ratio " (number(Some(published.ratio), 2)) }
+                },
+                None => "–",
             }
         }
         td data-label="measured" { span { (show(measured.before)) " → " (show(measured.after)) } }

@@ -197,7 +197,7 @@ impl Measured {
     }
 
     /// A counter of all our stacks; `None` if this build does not count it.
-    fn sum(&self, name: &str) -> Option<u64> {
+    pub(crate) fn sum(&self, name: &str) -> Option<u64> {
         let ours = *self.client.get(name)?;
         let theirs = self.server.as_ref().and_then(|server| server.get(name));
         Some(ours + theirs.copied().unwrap_or(0))
