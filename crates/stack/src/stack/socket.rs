@@ -265,6 +265,22 @@ impl TcpSocket {
         }))
     }
 
+    /// As [`read_shared`](Self::read_shared), but leaves the bytes in the queue.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn peek_shared(&self, max: usize) -> Result<Slices, SocketError> {
+        let mut slices = Slices::new();
+        let peeked = self.look(|inner| {
+            let found = inner.conn.peek_shared(max).map(|found| {
+                slices = found;
+                slices.len()
+            });
+            error_once(inner, found)
+        });
+        self.known(peeked).map(|_| slices)
+    }
+
     /// Takes the urgent byte, if one has arrived and is not in the stream.
     pub fn read_urgent(&self) -> Option<u8> {
         self.look(|inner| inner.conn.read_urgent())

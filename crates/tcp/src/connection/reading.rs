@@ -77,6 +77,19 @@ impl Connection {
         if count == 0 { self.nothing_to_read() } else { Ok(count) }
     }
 
+    /// As [`read_shared`](Self::read_shared), but leaves the bytes in the queue, so that the window
+    /// stays closed for them. A `read_shared` of as many bytes takes the same ranges.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn peek_shared(&self, max: usize) -> Result<Slices, ReadError> {
+        if max == 0 {
+            return Ok(Slices::new());
+        }
+        let slices = self.rcv.peek_shared(max, self.options.oobinline);
+        if slices.is_empty() { self.nothing_to_read().map(|_| slices) } else { Ok(slices) }
+    }
+
     /// Why a read finds nothing.
     fn nothing_to_read(&self) -> Result<usize, ReadError> {
         let ended = self.state.has_ended();

@@ -39,6 +39,19 @@ impl RecvSide {
 
     /// As [`copy_out`](Self::copy_out), but the bytes stay.
     pub(crate) fn peek(&self, out: &mut [u8], oobinline: bool) -> usize {
+        let (skip, limit) = self.next_read(oobinline);
+        let count = out.len().min(limit);
+        self.queue.peek(skip, &mut out[..count])
+    }
+
+    /// As [`take_out`](Self::take_out), but the bytes stay.
+    pub(crate) fn peek_shared(&self, max: usize, oobinline: bool) -> Slices {
+        let (skip, limit) = self.next_read(oobinline);
+        self.queue.peek_shared(skip, max.min(limit))
+    }
+
+    /// How many bytes the next read steps over, and how many it gets at most.
+    fn next_read(&self, oobinline: bool) -> (usize, usize) {
         let at_mark = self.urgent.is_at(self.queue.start()) && !self.queue.is_empty();
         let skip = usize::from(at_mark && !oobinline);
         let limit = if at_mark {
@@ -46,7 +59,6 @@ impl RecvSide {
         } else {
             self.urgent.read_limit(self.queue.start(), self.queue.len())
         };
-        let count = out.len().min(limit);
-        self.queue.peek(skip, &mut out[..count])
+        (skip, limit)
     }
 }

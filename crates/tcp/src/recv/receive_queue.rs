@@ -260,6 +260,20 @@ impl ReceiveQueue {
         taken
     }
 
+    /// As [`take`](Self::take), behind the first `skip` bytes, but they stay.
+    pub(crate) fn peek_shared(&self, mut skip: usize, count: usize) -> Slices {
+        let mut seen = Slices::new();
+        for slice in self.held.slices.iter() {
+            let from = skip.min(slice.len());
+            skip -= from;
+            let part = (slice.len() - from).min(count - seen.len());
+            if part > 0 && seen.push(slice.range(from, from + part)).is_err() {
+                break;
+            }
+        }
+        seen
+    }
+
     /// Drops up to `count` bytes from the front. Returns how many.
     pub(crate) fn skip(&mut self, count: usize) -> usize {
         let mut skipped = 0;

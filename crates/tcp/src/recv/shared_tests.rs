@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use plimsoll_buf::MAX_SLICES;
+use plimsoll_buf::{MAX_SLICES, Slices};
 use plimsoll_wire::tcp::TcpFlags;
 
 use crate::config::SetOption;
@@ -80,6 +80,37 @@ fn a_list_has_few_ranges_and_loses_nothing() {
     let rest = t.call(|conn, cx| conn.read_shared(cx, usize::MAX)).unwrap();
     assert_eq!(rest.len(), 3 * 2500);
     assert_eq!(rest.parts()[0][0], pattern(1 + MAX_SLICES * 2500));
+}
+
+/// A read takes what a peek has shown, and the window stays closed until then.
+#[test]
+fn a_peek_leaves_the_bytes_and_the_window() {
+    let mut t = Trace::established(Setup::default());
+    for _ in 0..MAX_SLICES + 3 {
+        arrive(&mut t, 2500);
+    }
+    let bytes = |slices: &Slices| -> Vec<u8> {
+        slices.parts().iter().flat_map(|part| part.iter().copied()).collect()
+    };
+    let mut got = Vec::new();
+    while let Ok(seen) = t.conn.peek_shared(3000) {
+        let (edge, readable) = (t.conn.rcv.adv, t.conn.readable());
+        assert_eq!(bytes(&t.conn.peek_shared(3000).unwrap()), bytes(&seen));
+        t.drain();
+        assert_eq!((t.conn.rcv.adv, t.conn.readable()), (edge, readable));
+        let part = seen.len().min(1700);
+        let taken = t.call(|conn, cx| conn.read_shared(cx, part)).unwrap();
+        assert_eq!(bytes(&taken), bytes(&seen)[..part]);
+        got.extend(bytes(&taken));
+    }
+    assert_eq!(got.len(), (MAX_SLICES + 3) * 2500);
+    assert!(got.iter().enumerate().all(|(at, &byte)| byte == pattern(at + 1)));
+    // At most as many ranges as a list has.
+    for _ in 0..MAX_SLICES + 3 {
+        arrive(&mut t, 2500);
+    }
+    assert_eq!(t.conn.peek_shared(usize::MAX).unwrap().parts().len(), MAX_SLICES);
+    assert_eq!(t.conn.peek_shared(0).unwrap().len(), 0);
 }
 
 #[test]
