@@ -51,13 +51,14 @@ use rustix::io::Errno;
 
 use self::vnet::Header;
 use super::{Caps, DeviceError, DeviceRx, DeviceStats, DeviceTx, TxProgress, TxStatus};
-use crate::limits::{RX_BATCH_BYTES, RX_BATCH_TRAIN_BYTES};
+use crate::limits::RX_BATCH_TRAIN_BYTES;
 use crate::offload::{Layout, checksum, gso};
 use crate::packet::{ChecksumState, Packet};
 
 pub use self::passed::{FdConfig, PacketHeader, from_fd};
 pub use self::setup::{
-    Offloads, Steering, TunConfig, bring_up, is_up, mtu, open, open_queues, queue_len, set_mtu,
+    Offloads, Steering, TunConfig, bring_up, create, is_up, mtu, open, open_queues, queue_len,
+    set_mtu,
 };
 
 /// The longest packet that a read can return.
@@ -386,6 +387,8 @@ struct TunRx<P> {
     port: P,
     name: String,
     before: Before,
+    /// Bytes of one call.
+    batch: usize,
     /// The chunk that packets are read into.
     chunk: Option<ChunkWriter>,
     trouble: Trouble,
@@ -395,9 +398,11 @@ struct TunRx<P> {
 }
 
 impl<P: Port> TunRx<P> {
-    fn new(port: P, name: String, before: Before) -> TunRx<P> {
+    fn new(port: P, name: String, before: Before, batch: usize) -> TunRx<P> {
         let (trouble, stats) = (Trouble::default(), DeviceStats::default());
-        TunRx { port, name, before, chunk: None, trouble, stopped_early: false, stats }
+        // A call takes at least one packet.
+        let batch = batch.max(1);
+        TunRx { port, name, before, batch, chunk: None, trouble, stopped_early: false, stats }
     }
 
     /// Reads one packet, and returns whether it is a train of UDP. `None` if there is none at
@@ -468,7 +473,7 @@ impl<P: Port> DeviceRx for TunRx<P> {
         let (mut bytes, mut train_bytes) = (0, 0);
         self.stopped_early = false;
         for count in 0..max {
-            if bytes >= RX_BATCH_BYTES || train_bytes >= RX_BATCH_TRAIN_BYTES {
+            if bytes >= self.batch || train_bytes >= RX_BATCH_TRAIN_BYTES {
                 self.stopped_early = true;
                 return Ok(count);
             }

@@ -7,11 +7,11 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::setup::{Queue, agree, mtu, setup};
+use super::setup::{Queue, agree, is_at_least, longest, mtu, setup};
 use super::{Before, Offloads, vnet};
 use crate::device::sys::{self, flags};
 use crate::device::{Device, DeviceError};
-use crate::limits::MIN_MTU;
+use crate::limits::{MIN_MTU, RX_BATCH_BYTES};
 
 /// The header before each packet of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum PacketHeader {
 }
 
 /// The configuration of a descriptor that was opened elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FdConfig {
     /// The name to display. Unless set it is that of the interface, or `fd` and the descriptor's
@@ -45,12 +45,31 @@ pub struct FdConfig {
     pub header: PacketHeader,
     /// The offloads to use. There are none without a virtio header.
     pub offloads: Offloads,
+    /// As [`TunConfig::max_super_segment`](super::TunConfig::max_super_segment), for a TUN file.
+    pub max_super_segment: usize,
+    /// As [`TunConfig::batch_bytes`](super::TunConfig::batch_bytes).
+    pub batch_bytes: usize,
+}
+
+impl Default for FdConfig {
+    fn default() -> FdConfig {
+        FdConfig {
+            name: None,
+            mtu: None,
+            header: PacketHeader::Detect,
+            offloads: Offloads::Auto,
+            max_super_segment: super::MAX_PACKET,
+            batch_bytes: RX_BATCH_BYTES,
+        }
+    }
 }
 
 plimsoll_tcp::setters!(FdConfig {
     mtu: Option<u16>,
     header: PacketHeader,
     offloads: Offloads,
+    max_super_segment: usize,
+    batch_bytes: usize,
 });
 
 impl FdConfig {
@@ -70,6 +89,9 @@ impl FdConfig {
 /// A device on a descriptor that was opened elsewhere: a TUN file (IP packets, with or without
 /// packet information before them), or a socket whose messages are IP packets. The descriptor
 /// becomes non-blocking, and is closed when the device is dropped.
+///
+/// The queues of one interface are several descriptors, each a device of its own; the interface
+/// must have been [created](super::create) with several. Their steering stays as it is.
 ///
 /// ```
 /// use plimsoll_stack::device::tun::{self, FdConfig};
@@ -113,8 +135,9 @@ pub fn from_fd(fd: OwnedFd, config: FdConfig) -> Result<Device, DeviceError> {
     }
     set_nonblocking(&name, &fd)?;
     let offloads = agree_on(&name, &fd, &config, before.vnet && interface.is_some())?;
-    let longest = super::MAX_PACKET;
-    Ok(Queue { fd, name, before, offloads, longest }.device_with(bytes))
+    let longest = longest(config.max_super_segment, interface.is_some() && is_at_least(6, 3));
+    let batch = config.batch_bytes;
+    Ok(Queue { fd, name, before, offloads, longest, batch }.device_with(bytes))
 }
 
 /// The MTU of the interface that a TUN file is attached to. An interface of the same name in the
@@ -182,6 +205,7 @@ mod tests {
     use plimsoll_buf::Pool;
     use plimsoll_tcp::Instant;
 
+    use super::super::{TunConfig, create};
     use super::*;
     use crate::packet::tests::marked;
 
@@ -302,6 +326,21 @@ mod tests {
             let own = tun_file("own0", flags::TUN_NO_PI, 1400);
             assert_eq!(from_fd(own, FdConfig::default()).unwrap().tx.caps().mtu, 1400);
         });
+    }
+
+    #[test]
+    #[ignore = "needs root, network namespaces and /dev/net/tun"]
+    fn queues_made_in_another_namespace_are_devices_here() {
+        let config = TunConfig::default().name("made0").mtu(Some(9000)).up(true);
+        let (name, queues) = in_a_namespace(|| create(config, 2).unwrap());
+        assert_eq!((&*name, queues.len()), ("made0", 2));
+        for queue in queues {
+            let config = FdConfig { max_super_segment: usize::MAX, ..FdConfig::default() };
+            let device = from_fd(queue, config.batch_bytes(4096)).unwrap();
+            let caps = device.tx.caps();
+            assert_eq!((&*caps.name, caps.mtu, caps.tso4), ("made0", 9000, true));
+            assert!(caps.max_super_segment > 65_535, "{}", caps.max_super_segment);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::carrier::LinkWatch;
 use super::{Before, MAX_PACKET, TunRx, TunTx, vnet};
 use crate::device::sys::{self, flags};
 use crate::device::{Caps, Device, DeviceError, WaitSource};
-use crate::limits::{MAX_SUPER_PACKET, RX_QUEUE_LEN};
+use crate::limits::{MAX_SUPER_PACKET, RX_BATCH_BYTES, RX_QUEUE_LEN};
 
 const PATH: &str = "/dev/net/tun";
 
@@ -68,6 +68,9 @@ pub struct TunConfig {
     /// forwarded packets in software if the next device takes less (`gso_max_size` and
     /// `gso_ipv4_max_size` of `ip -d link show`).
     pub max_super_segment: usize,
+    /// Bytes that one poll takes from the device, give or take a packet: 262,144 unless set. More
+    /// makes larger batches of bulk data, less lets small answers pass sooner.
+    pub batch_bytes: usize,
 }
 
 /// The choice of the queue to which a TUN device sends a packet.
@@ -94,6 +97,7 @@ plimsoll_tcp::setters!(TunConfig {
     up: bool,
     steering: Steering,
     max_super_segment: usize,
+    batch_bytes: usize,
 });
 
 impl TunConfig {
@@ -114,6 +118,7 @@ impl Default for TunConfig {
             up: false,
             steering: Steering::Flow,
             max_super_segment: MAX_PACKET,
+            batch_bytes: RX_BATCH_BYTES,
         }
     }
 }
@@ -123,9 +128,8 @@ impl Default for TunConfig {
 /// # Errors
 /// [`DeviceError::Setup`] names the missing requirement and its remedy.
 pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
-    let links = LinkWatch::new();
-    let queue = Queue::open(&config, false)?;
-    finish_setup(&config, &queue.name, &links)?;
+    let [queue] = <[Queue; 1]>::try_from(Queue::open_all(&config, 1)?)
+        .unwrap_or_else(|_| unreachable!("one was asked for"));
     queue.device()
 }
 
@@ -136,29 +140,21 @@ pub fn open(config: TunConfig) -> Result<Device, DeviceError> {
 /// # Errors
 /// As [`open`]. An existing interface must have been created with several queues.
 pub fn open_queues(config: TunConfig, count: usize) -> Result<Vec<Device>, DeviceError> {
-    if count <= 1 {
-        return Ok(vec![open(config)?]);
-    }
-    let links = LinkWatch::new();
-    let first = Queue::open(&config, true)?;
-    // The name may have been a pattern; the others join the interface that it became.
-    let named = TunConfig { name: first.name.clone(), ..config };
-    let mut queues = vec![first];
-    for _ in 1..count {
-        queues.push(Queue::open(&named, true)?);
-    }
-    let offloads = queues.iter().fold(u32::MAX, |all, queue| all & queue.offloads);
-    if queues.iter().any(|queue| queue.offloads != offloads) {
-        return Err(setup(format!("{}: its queues differ in what they can do", named.name)));
-    }
-    match named.steering {
-        Steering::Processor => steer_by_processor(&queues[0])?,
-        // A device that outlives programs keeps the steering that the last one chose. A kernel that
-        // cannot remove it does not have it.
-        Steering::Flow => _ = sys::tun_steer_by_flow(&queues[0].fd),
-    }
-    finish_setup(&named, &named.name, &links)?;
+    let queues = Queue::open_all(&config, count)?;
     queues.into_iter().map(Queue::device).collect()
+}
+
+/// As [`open_queues`], but returns the interface's name and the descriptors of its queues, to be
+/// passed to another process, which makes devices of them with [`from_fd`](super::from_fd). A
+/// program that has the right to create an interface in some network namespace serves one that has
+/// not. The interface lasts until all descriptors are closed.
+///
+/// # Errors
+/// As [`open_queues`].
+pub fn create(config: TunConfig, count: usize) -> Result<(String, Vec<OwnedFd>), DeviceError> {
+    let queues = Queue::open_all(&config, count)?;
+    let name = queues[0].name.clone();
+    Ok((name, queues.into_iter().map(|queue| queue.fd).collect()))
 }
 
 /// Steers packets to each queue by the CPU that sends them.
@@ -204,9 +200,36 @@ pub(super) struct Queue {
     pub(super) offloads: u32,
     /// The longest super-segment that the kernel takes.
     pub(super) longest: usize,
+    /// Bytes of one poll.
+    pub(super) batch: usize,
 }
 
 impl Queue {
+    /// Opens all queues of an interface, at least one, and sets it up.
+    fn open_all(config: &TunConfig, count: usize) -> Result<Vec<Queue>, DeviceError> {
+        let (links, several) = (LinkWatch::new(), count > 1);
+        let first = Queue::open(config, several)?;
+        // The name may have been a pattern; the others join the interface that it became.
+        let named = TunConfig { name: first.name.clone(), ..config.clone() };
+        let mut queues = vec![first];
+        for _ in 1..count {
+            queues.push(Queue::open(&named, true)?);
+        }
+        let offloads = queues.iter().fold(u32::MAX, |all, queue| all & queue.offloads);
+        if queues.iter().any(|queue| queue.offloads != offloads) {
+            return Err(setup(format!("{}: its queues differ in what they can do", named.name)));
+        }
+        match named.steering {
+            _ if !several => {}
+            Steering::Processor => steer_by_processor(&queues[0])?,
+            // A device that outlives programs keeps the steering that the last one chose. A kernel
+            // that cannot remove it does not have it.
+            Steering::Flow => _ = sys::tun_steer_by_flow(&queues[0].fd),
+        }
+        finish_setup(&named, &named.name, &links)?;
+        Ok(queues)
+    }
+
     /// Attaches to the interface, as one of several queues if `several`.
     fn open(config: &TunConfig, several: bool) -> Result<Queue, DeviceError> {
         check_name(&config.name)?;
@@ -228,7 +251,8 @@ impl Queue {
         }
         let longest = longest(config.max_super_segment, is_at_least(6, 3));
         let before = Before { info: false, vnet };
-        Ok(Queue { fd, name, before, offloads, longest })
+        let batch = config.batch_bytes;
+        Ok(Queue { fd, name, before, offloads, longest, batch })
     }
 
     fn device(self) -> Result<Device, DeviceError> {
@@ -238,7 +262,7 @@ impl Queue {
 
     /// The device, of which packets have at most `mtu` bytes.
     pub(super) fn device_with(self, mtu: u16) -> Device {
-        let Queue { fd, name, before, offloads, longest } = self;
+        let Queue { fd, name, before, offloads, longest, batch } = self;
         let caps = Caps {
             mtu,
             tso4: offloads & flags::TSO4 != 0,
@@ -251,7 +275,7 @@ impl Queue {
         };
         let fd = Arc::new(fd);
         Device {
-            rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), before)),
+            rx: Box::new(TunRx::new(fd.clone(), caps.name.clone(), before, batch)),
             tx: Box::new(TunTx::new(fd.clone(), caps, before)),
             wait: WaitSource::from_fd(fd),
         }
@@ -265,7 +289,7 @@ pub(super) fn longest(asked: usize, big: bool) -> usize {
 }
 
 /// Whether the kernel's version is this one or a later one. One that cannot be read is not.
-fn is_at_least(major: u32, minor: u32) -> bool {
+pub(super) fn is_at_least(major: u32, minor: u32) -> bool {
     let release = rustix::system::uname();
     release.release().to_str().is_ok_and(|release| version(release) >= Some((major, minor)))
 }

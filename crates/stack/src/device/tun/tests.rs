@@ -6,6 +6,7 @@ use plimsoll_wire::tcp::TcpFlags;
 
 use super::*;
 use crate::device::DeviceError;
+use crate::limits::RX_BATCH_BYTES;
 use crate::packet::Gso;
 use crate::packet::tests::{Completions, charged, datagrams, marked, payload, super_segment, tcp};
 
@@ -38,7 +39,7 @@ impl Fake {
     }
 
     fn rx(&self, vnet: bool) -> TunRx<Fake> {
-        TunRx::new(self.clone(), "tun0".into(), Before { info: false, vnet })
+        TunRx::new(self.clone(), "tun0".into(), Before { info: false, vnet }, RX_BATCH_BYTES)
     }
 }
 
