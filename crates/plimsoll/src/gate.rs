@@ -290,6 +290,12 @@ impl Incoming {
         self.inner().destination()
     }
 
+    /// The queue on which the attempt arrived. The connection begins there, so its loop is the one
+    /// to [accept](Self::accept) it ([`TcpStream::queue`]).
+    pub fn queue(&self) -> usize {
+        self.inner().queue()
+    }
+
     /// The options of the SYN. With [`GateConfig::verify_source`] all fields have their defaults,
     /// since the SYN was not kept.
     pub fn options(&self) -> SynOptions {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use plimsoll_stack::UdpFlowConfig;
+use plimsoll_stack::{UdpFlowConfig, Unreachable};
 
 use crate::error::{refused, would_block};
 use crate::park;
@@ -162,6 +162,32 @@ impl UdpListener {
 }
 
 impl UdpSocket {
+    /// Answers the sender of a flow with an ICMP error, as the destination or a router would that
+    /// does not take the datagram, and ends the flow. A proxy passes on by it what its own send
+    /// met.
+    ///
+    /// ```
+    /// # let (here, there) = plimsoll::device::memory_link::pair(Default::default());
+    /// # let client = plimsoll::Stack::builder().device(here).address("192.0.2.1/24").build()?;
+    /// # let proxy = plimsoll::Stack::builder().device(there).address("192.0.2.2/24").build()?;
+    /// # let listener = plimsoll::UdpListener::bind_any(&proxy)?;
+    /// # let client = plimsoll::UdpSocket::bind(&client, "192.0.2.1:0")?;
+    /// # client.connect("198.51.100.7:53")?;
+    /// # client.send(b"who?")?;
+    /// use plimsoll::gate::Unreachable;
+    /// let flow = listener.accept()?;
+    /// flow.refuse(Unreachable::Port)?;
+    /// let refused = client.recv(&mut [0; 16]).unwrap_err();
+    /// assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is no flow; `TimedOut` if the flow has ended.
+    pub fn refuse(self, how: Unreachable) -> io::Result<()> {
+        self.told(self.socket().refuse(self.stack().now(), how))
+    }
+
     /// After how long without a datagram either way the flow ends; `None` if it is no flow.
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.socket().idle_timeout()

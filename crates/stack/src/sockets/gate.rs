@@ -42,7 +42,8 @@ pub struct GateConfig {
     /// Attempts that wait for a decision, at most; 1024 unless set. A SYN beyond it is dropped, and
     /// so is a cookie that comes back.
     pub waiting: usize,
-    /// The largest number of these from one address; 128 unless set. Further ones are dropped.
+    /// The largest number of these from one address; 128 unless set. Further ones are dropped. A
+    /// gate whose peers are all one guest has no use for it: `usize::MAX` is no bound.
     pub per_source: usize,
     /// How long an attempt waits, from its first SYN or its cookie's return on; 60 s unless set.
     /// Then it is forgotten without an answer, and a SYN that the peer sends after that is a new

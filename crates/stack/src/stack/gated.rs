@@ -178,6 +178,14 @@ impl Incoming {
             .map_or(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), |key| key.local_addr())
     }
 
+    /// The queue on which the attempt arrived. The connection begins there.
+    pub fn queue(&self) -> usize {
+        match &self.what {
+            What::Syn(attempt) | What::Open(_, _, attempt) => attempt.home().into(),
+            What::Decided => 0,
+        }
+    }
+
     fn key(&self) -> Option<FlowKey> {
         match &self.what {
             What::Syn(attempt) => Some(*attempt.key()),
@@ -669,7 +677,11 @@ impl Stack {
                 repr.options.md5 = md5_key.as_ref().map(|_| [0; MD5_DIGEST_LEN]);
                 work.send_segment(key, &repr, md5_key.as_ref(), 0);
             }
-            Reject::Icmp(kind) => work.send_syn_error(key, syn, kind),
+            Reject::Icmp(kind) => {
+                let theirs = rebuilt(key, protocol::TCP);
+                let quote = work.quoted_segment(&theirs, &syn.repr, syn.payload.len());
+                work.send_rebuilt_error(&theirs, &quote, kind);
+            }
         }
     }
 
@@ -700,26 +712,34 @@ impl Stack {
     }
 }
 
+/// The IP header of a peer's packet that was not kept, as an ICMP error quotes it.
+pub(crate) fn rebuilt(key: &FlowKey, protocol: u8) -> IpParams {
+    IpParams {
+        src: key.remote,
+        dst: key.local,
+        protocol,
+        tos: 0,
+        ttl: 0,
+        flow_label: 0,
+        ident: 0,
+        may_fragment: false,
+    }
+}
+
 impl Work<'_> {
-    /// Sends an ICMP error that quotes a SYN. The headers of the SYN are rebuilt: a peer reads
-    /// addresses, ports and the sequence number.
-    fn send_syn_error(&mut self, key: &FlowKey, syn: &Segment, kind: Unreachable) {
-        let theirs = IpParams {
-            src: key.remote,
-            dst: key.local,
-            protocol: protocol::TCP,
-            tos: 0,
-            ttl: 0,
-            flow_label: 0,
-            ident: 0,
-            may_fragment: false,
-        };
-        let quote = self.quoted_segment(&theirs, &syn.repr, syn.payload.len());
-        let (src, dst) = (key.local, key.remote);
-        let ip = IpParams { src, dst, ..theirs };
+    /// Answers a packet that was not kept with an ICMP error. `quote` has its headers as they are
+    /// [rebuilt]: a peer reads addresses, ports and the sequence number.
+    pub(crate) fn send_rebuilt_error(
+        &mut self,
+        theirs: &IpParams,
+        quote: &[u8],
+        kind: Unreachable,
+    ) {
+        let (src, dst) = (theirs.dst, theirs.src);
+        let ip = IpParams { src, dst, ..*theirs };
         match (src, dst) {
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let error = Icmpv6Repr::Unreachable { code: kind.v6_code(), packet: &quote };
+                let error = Icmpv6Repr::Unreachable { code: kind.v6_code(), packet: quote };
                 let mut out = vec![0; error.len()];
                 error.emit(zone::bare_v6(src), zone::bare_v6(dst), &mut out);
                 if self.send_message(&IpParams { protocol: protocol::ICMPV6, ..ip }, &out) {
@@ -729,7 +749,7 @@ impl Work<'_> {
             }
             _ => {
                 let code = kind.v4_code();
-                let error = Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet: &quote };
+                let error = Icmpv4Repr::Unreachable { code, next_hop_mtu: 0, packet: quote };
                 let mut out = vec![0; error.len()];
                 error.emit(&mut out);
                 if self.send_message(&IpParams { protocol: protocol::ICMP, ..ip }, &out) {

@@ -155,6 +155,8 @@ pub(crate) struct SendView {
     pub(crate) options: UdpOptions,
     /// Sent bytes count for the socket's [rate](StreamRate).
     pub(crate) watches_devices: bool,
+    /// It is a flow, which may answer from any port.
+    pub(crate) is_flow: bool,
 }
 
 impl UdpEndpoint {
@@ -234,7 +236,8 @@ impl UdpEndpoint {
             return Err(error);
         }
         let State { local, peer, options, watches_devices, .. } = *state;
-        Ok(SendView { local, peer, options, watches_devices })
+        let is_flow = self.flow().is_some();
+        Ok(SendView { local, peer, options, watches_devices, is_flow })
     }
 
     /// Records the number of bytes sent. The sender of a stream reads the acknowledgements.

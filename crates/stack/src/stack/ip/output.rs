@@ -10,6 +10,7 @@ use plimsoll_wire::ipv4::Ipv4Repr;
 use plimsoll_wire::ipv6::{self, Ipv6Repr};
 use plimsoll_wire::protocol;
 use plimsoll_wire::tcp::{CHECKSUM_OFFSET, MAX_HEADER_LEN, TcpFlags, TcpRepr};
+use plimsoll_wire::udp::{self, UdpRepr};
 
 use crate::flow::FlowKey;
 use crate::interfaces::interface::Interface;
@@ -152,6 +153,15 @@ impl Work<'_> {
     ) -> Vec<u8> {
         let mut header = [0; ipv6::HEADER_LEN + MAX_HEADER_LEN];
         let at = self.emit_ip(ip, repr.header_len() + payload_len, &mut header);
+        let end = at + repr.emit(&mut header[at..]);
+        zone::leave(&mut header);
+        header[..end].to_vec()
+    }
+
+    /// The headers of a datagram, for an ICMP error that quotes it.
+    pub(crate) fn quoted_datagram(&self, ip: &IpParams, repr: &UdpRepr) -> Vec<u8> {
+        let mut header = [0; ipv6::HEADER_LEN + udp::HEADER_LEN];
+        let at = self.emit_ip(ip, udp::HEADER_LEN + repr.payload_len, &mut header);
         let end = at + repr.emit(&mut header[at..]);
         zone::leave(&mut header);
         header[..end].to_vec()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_tcp::{ConnectionError, Duration, Instant};
 
 use super::harness::*;
-use crate::{SocketError, UdpFlowConfig, UdpListener, UdpSocket, UdpTransmit};
+use crate::{SocketError, UdpFlowConfig, UdpListener, UdpSocket, UdpTransmit, Unreachable};
 
 const ENDED: SocketError = SocketError::Connection(ConnectionError::TimedOut);
 
@@ -66,6 +66,45 @@ fn each_destination_is_a_flow_and_answers_come_from_there() {
     world.pair.settle();
     assert_eq!(text(&world.client, now).unwrap(), "answer");
     assert_eq!(text(&world.client, now), Err(SocketError::WouldBlock));
+}
+
+#[test]
+fn a_flow_answers_from_elsewhere() {
+    let mut world = World::new(UdpFlowConfig::default());
+    world.send("198.51.100.7", 3478, b"who am I?");
+    let flow = world.accept().unwrap();
+    let how = UdpTransmit::default().from(Some(ip("198.51.100.9"))).from_port(Some(3479));
+    flow.send(world.pair.now, &how, &[b"you"]).unwrap();
+    world.pair.settle();
+    let mut buf = [0; 16];
+    let read = world.client.recv(world.pair.now, &mut buf).unwrap();
+    assert_eq!((&buf[..read.len], read.info.from), (&b"you"[..], addr("198.51.100.9", 3479)));
+}
+
+#[test]
+fn a_refused_flow_is_an_error_at_its_sender() {
+    // As on Linux, only the error of a port ends a call.
+    let errors = [
+        (Unreachable::Port, SocketError::Connection(ConnectionError::Refused)),
+        (Unreachable::Host, SocketError::WouldBlock),
+        (Unreachable::Network, SocketError::WouldBlock),
+    ];
+    for (kind, expected) in errors {
+        let mut world = World::new(UdpFlowConfig::default());
+        world.client.connect(world.pair.now, addr("198.51.100.7", 53)).unwrap();
+        world.send("198.51.100.7", 53, b"one");
+        let flow = world.accept().unwrap();
+        flow.refuse(world.pair.now, kind).unwrap();
+        world.pair.settle();
+        let refused = world.client.recv(world.pair.now, &mut [0; 9]).unwrap_err();
+        assert_eq!(refused, expected);
+        assert_eq!(world.pair.counter("IcmpInDestUnreachs").0, 1);
+        // The flow has ended, and the next datagram begins another.
+        assert!(flow.refuse(world.pair.now, kind).is_err());
+        world.send("198.51.100.7", 53, b"two");
+        assert!(world.accept().is_some());
+        assert!(matches!(world.client.refuse(world.pair.now, kind), Err(SocketError::Invalid(_))));
+    }
 }
 
 #[test]

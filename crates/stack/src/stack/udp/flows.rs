@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use plimsoll_tcp::{ConnectionError, Instant};
+use plimsoll_wire::protocol;
+use plimsoll_wire::udp::UdpRepr;
 
 use crate::error::SocketError;
 use crate::flow::FlowKey;
@@ -15,6 +17,7 @@ use crate::sockets::udp::options::UdpOptions;
 use crate::sockets::udp::{UdpEndpoint, UdpKind};
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
+use crate::stack::gated::{Unreachable, rebuilt};
 use crate::stack::udp::socket::UdpSocket;
 use crate::stack::work::Work;
 use crate::tables::udp::AnyAddress;
@@ -22,6 +25,30 @@ use crate::tables::udp_flows::Inserted;
 
 /// The error of reads and sends on a flow that has ended.
 const ENDED: SocketError = SocketError::Connection(ConnectionError::TimedOut);
+
+impl UdpSocket {
+    /// Answers the sender of a flow with an ICMP error that quotes the headers of its datagram, as
+    /// a host or router that does not take it does, and closes the socket. Whether a later
+    /// datagram creates a new flow is as after dropping it.
+    ///
+    /// # Errors
+    /// If it is no flow, or the flow has ended.
+    pub fn refuse(&self, now: Instant, kind: Unreachable) -> Result<(), SocketError> {
+        let Some(flow) = self.endpoint().flow() else {
+            return Err(SocketError::Invalid("only flows to any address can be refused"));
+        };
+        self.endpoint().send_view()?;
+        let key = flow.key;
+        let mut work = Work::begin_at(self.stack(), now, self.endpoint().home);
+        let theirs = rebuilt(&key, protocol::UDP);
+        let repr = UdpRepr { src_port: key.remote_port, dst_port: key.local_port, payload_len: 0 };
+        let quote = work.quoted_datagram(&theirs, &repr);
+        work.send_rebuilt_error(&theirs, &quote, kind);
+        work.finish();
+        self.close(now);
+        Ok(())
+    }
+}
 
 /// Receives datagrams to any address, and returns each new pair of sender and destination as its
 /// own [`UdpSocket`], a *flow*: its local address is the datagrams' destination, its peer is the

@@ -33,7 +33,8 @@ pub struct UdpTransmit {
     /// The local source address (IP_PKTINFO, IPV6_PKTINFO).
     pub from: Option<IpAddr>,
     /// The source port. Only a socket for any address and every port ([`Stack::bind_udp_any`]) may
-    /// set it, and must.
+    /// set it, and must; and a flow ([`Stack::listen_udp_any`]), whose peer then receives an
+    /// answer from another address or port than it asked.
     pub from_port: Option<u16>,
     /// TOS or traffic class, with ECN (IP_TOS, IPV6_TCLASS).
     pub tos: Option<u8>,
@@ -180,7 +181,7 @@ impl Stack {
         if local.is_ipv4() && remote.is_ipv6() {
             return Err(SocketError::Invalid("the two addresses are of different families"));
         }
-        let port = source_port(local.port(), how)?;
+        let port = source_port(local.port(), view.is_flow, how)?;
         let guard = self.interfaces.routes();
         let routes: &RouteTable = &guard;
         let broadcast = routes.is_broadcast(remote.ip());
@@ -305,13 +306,14 @@ impl Fragmenting {
     }
 }
 
-/// The source port of a datagram; `own` is that of the socket, and 0 if it is for every port.
-fn source_port(own: u16, how: &UdpTransmit) -> Result<u16, SocketError> {
+/// The source port of a datagram; `own` is that of the socket, and 0 if it is for every port. A
+/// flow may choose another.
+fn source_port(own: u16, is_flow: bool, how: &UdpTransmit) -> Result<u16, SocketError> {
     match how.from_port.unwrap_or(own) {
         0 => Err(SocketError::Invalid(
             "from_port: a socket for every port needs an explicit source port",
         )),
-        port if own == 0 || port == own => Ok(port),
+        port if own == 0 || port == own || is_flow => Ok(port),
         _ => Err(SocketError::Invalid("from_port: the socket is bound to another port")),
     }
 }

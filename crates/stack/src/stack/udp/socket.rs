@@ -39,6 +39,10 @@ impl UdpSocket {
         Arc::new(UdpSocket { stack, endpoint })
     }
 
+    pub(super) fn endpoint(&self) -> &Arc<UdpEndpoint> {
+        &self.endpoint
+    }
+
     /// Connects it: from now on it receives datagrams of `remote` only, sends to it, and reports
     /// ICMP errors. Datagrams that arrived before stay.
     ///
