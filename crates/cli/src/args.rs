@@ -184,8 +184,9 @@ pub(crate) struct StackArgs {
     #[arg(long, value_name = "SPEC")]
     pub fault: Option<FaultSpec>,
     /// Microseconds to poll the device before sleeping, which costs CPU and saves latency; with
-    /// auto an event loop polls while that finds packets, and yields to other threads meanwhile
-    #[arg(long, value_name = "US|auto", default_value = "0", allow_hyphen_values = true)]
+    /// auto an event loop polls while that finds packets, and yields to other threads meanwhile; 0
+    /// sleeps at once
+    #[arg(long, value_name = "US|auto", default_value = "auto", allow_hyphen_values = true)]
     pub busy_poll: BusyPoll,
 }
 
@@ -488,8 +489,7 @@ mod tests {
             };
             (args.stack.busy_poll.of_loop(), args.stack.busy_poll.of_thread().as_micros())
         };
-        assert_eq!(of(""), (WhenIdle::Sleep, 0));
-        assert_eq!(of("--busy-poll auto"), (WhenIdle::Adapt, 0));
+        assert_eq!(of(""), (WhenIdle::Adapt, 0));
         assert_eq!(of("--busy-poll 0"), (WhenIdle::Sleep, 0));
         let long = Duration::from_micros(50);
         assert_eq!(of("--busy-poll 50"), (WhenIdle::Poll(long), 50));
