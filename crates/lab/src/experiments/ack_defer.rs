@@ -245,7 +245,7 @@ pub fn run(plan: &Plan, watch: &mut Watch) -> anyhow::Result<Report> {
         bench.case_if(&what.name(flows), run, beside, &what)?;
     }
     let cases = bench.finish();
-    let mut verdict = verdict(&cases, flows[0]);
+    let mut verdict = verdict(&cases, flows[0], pin::cpus());
     verdict.notes.extend(plan.kernel.then(|| about_the_host(has_knob)));
     let shown = shown(&cases);
     Ok(Report::new(subject(), cases, verdict, shown))
@@ -334,16 +334,19 @@ fn shown(cases: &[Case]) -> Vec<Shown> {
     headline.iter().cloned().chain(others).collect()
 }
 
-fn verdict(cases: &[Case], flows: u32) -> Verdict {
+fn verdict(cases: &[Case], flows: u32, cpus: usize) -> Verdict {
     let acks = Shown::new("ACKs per gigabyte", "acks_per_gigabyte", 0);
     let rate = Shown::new("throughput", "throughput_bits_per_s", 1).scaled(1e9);
     let backlog = Shown::new("ACKs deferred in the backlog", BACKLOG, 0);
     let drops = Shown::new("backlog drops a second", "backlog_drops_per_s", 1);
-    let mut checks = Vec::new();
+    let (mut checks, mut bounded) = (Vec::new(), Vec::new());
     for (index, case) in cases.iter().enumerate() {
         // The bar of the first is the published gain, as the headline.
         checks.extend((index > 0).then(|| Check::gain(case, &acks, ACKS)));
-        checks.push(Check::unharmed(case, &rate, NO_SLOWER));
+        match bound_by_the_sender(case).filter(|_| cpus < 3) {
+            Some(words) => bounded.push(words),
+            None => checks.push(Check::unharmed(case, &rate, NO_SLOWER)),
+        }
         let none = Wanted::About(0.0, 0.0);
         checks.push(Check::change(case, &backlog, none, Wanted::MoreThan(0.0)));
         if case.name.contains(DROPPING) {
@@ -362,7 +365,7 @@ fn verdict(cases: &[Case], flows: u32) -> Verdict {
             .to_owned(),
     ];
     notes.extend(judged.and_then(costs).map(|costs| costs.to_string()));
-    Verdict::of(checks, notes).without(lost.into_iter().collect())
+    Verdict::of(checks, notes).without(lost.into_iter().chain(bounded).collect())
 }
 
 const BACKLOG: &str = "counters.plimsoll.AcksDeferredBacklog";
@@ -382,6 +385,27 @@ fn falls_short(case: &Case) -> Option<String> {
         case.name
     );
     (ratio < wanted * 0.995).then_some(what)
+}
+
+/// What bounds the throughput over TUN where the kernel's sender and the stack's softirq thread
+/// share a processor: it is full in both columns. `None` for a case without the kernel's sender.
+fn bound_by_the_sender(case: &Case) -> Option<String> {
+    let ratio = case.ratio(PUBLISHED[2].path)?.median;
+    let per_bit = |column, role: &str| {
+        let seconds = case.median(column, &format!("cpu_seconds_by_role.{role}"))?;
+        Some(seconds / case.median(column, PUBLISHED[2].path)?)
+    };
+    let change = |role| {
+        let (after, before) = (per_bit(Column::After, role)?, per_bit(Column::Before, role)?);
+        Some((after / before - 1.0) * 100.0)
+    };
+    let (softirq, sender) = (change("client-softirq")?, change("kernel")?);
+    Some(format!(
+        "throughput over TUN, {ratio:.2} times here: the softirq thread and the kernel's sender \
+         share a processor, as there are two. With fewer ACKs a byte costs the first {softirq:+.0} \
+         % and the second {sender:+.0} % ({})",
+        case.name
+    ))
 }
 
 /// The processor time of the reader's thread, in nanoseconds.
@@ -460,7 +484,7 @@ mod tests {
     }
 
     fn report(cases: Vec<Case>) -> Report {
-        let verdict = verdict(&cases, 1);
+        let verdict = verdict(&cases, 1, pin::cpus());
         Report::new(subject(), cases, verdict, Vec::new())
     }
 
@@ -511,6 +535,20 @@ mod tests {
         assert_eq!(falls_short(&good()[1].case()), None);
         let noise = case.with("reader_cpu_ns_per_byte", time(0.1), time(1.0)).case();
         assert_eq!(costs(&noise), None);
+    }
+
+    #[test]
+    fn over_tun_two_processors_have_another_bound() {
+        let tun = Fixture::new("tun, 1 flow")
+            .with(ACK, 16_000.0, 1_600.0)
+            .with(RATE, 25e9, 20e9)
+            .with(BACKLOG, 0.0, 5_000.0)
+            .with("cpu_seconds_by_role.client-softirq", 0.5, 0.36)
+            .with("cpu_seconds_by_role.kernel", 0.3, 0.36);
+        let of = |cpus| verdict(&[tun.case()], 1, cpus);
+        assert!(of(2).reached && !of(3).reached);
+        let words = &of(2).not_reproduced[0];
+        assert!(words.contains("0.80 times here") && words.contains("second +50 %"), "{words}");
     }
 
     #[test]
