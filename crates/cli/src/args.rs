@@ -38,6 +38,17 @@ pub(crate) enum Command {
     Crr(RrArgs),
     /// Open many connections at once and print the memory that each of them holds.
     Idle(IdleArgs),
+    /// Run a command whose packets meet this stack, without privilege.
+    Run(crate::run::RunArgs),
+    /// The inside of `run`.
+    #[command(hide = true)]
+    RunInside(crate::run::InsideArgs),
+    /// Process 1 of `run`.
+    #[command(hide = true)]
+    RunInit(crate::run::InitArgs),
+    /// The beginning of the command of `run`.
+    #[command(hide = true)]
+    RunBegin(crate::run::BeginArgs),
     /// Offer services on a TUN device until SIGINT or SIGTERM.
     Serve(ServeArgs),
     /// Fetch a URL over HTTP.

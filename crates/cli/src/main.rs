@@ -1,7 +1,7 @@
 //! The `plimsoll` program.
 //!
 //! Exit status: 0 if all went well, 1 if something failed while it ran, 2 if the command line was
-//! wrong.
+//! wrong. `plimsoll run` has that of its command.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -20,6 +20,7 @@ mod net;
 mod output;
 mod query;
 mod reference;
+mod run;
 mod serve;
 mod service;
 mod sim;
@@ -44,6 +45,9 @@ pub(crate) struct ToldAlready;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(status) = run::status(&cli.command) {
+        return status;
+    }
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -73,6 +77,9 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Link(args) => link::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Sim(args) => sim::run_command(args),
+        Command::Run(_) | Command::RunInside(_) | Command::RunInit(_) | Command::RunBegin(_) => {
+            unreachable!("they have a status of their own")
+        }
         #[cfg(feature = "manual")]
         Command::Completions { shell } => manual::completions(*shell),
         #[cfg(feature = "manual")]

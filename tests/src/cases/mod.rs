@@ -11,6 +11,7 @@ mod link;
 mod many;
 mod program;
 mod routed;
+mod run;
 mod serve;
 pub(crate) mod stalls;
 
@@ -20,7 +21,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 13] = [
+    let groups: [&[Case]; 14] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Case> {
         bad_input::CASES,
         routed::CASES,
         program::CASES,
+        run::CASES,
         link::CASES,
         stalls::CASES,
         lab::CASES,

@@ -387,8 +387,8 @@ fn falls_short(case: &Case) -> Option<String> {
     (ratio < wanted * 0.995).then_some(what)
 }
 
-/// What bounds the throughput over TUN where the kernel's sender and the stack's softirq thread
-/// share a processor: it is full in both columns. `None` for a case without the kernel's sender.
+/// The bound of the throughput over TUN where the kernel's sender and the stack's softirq thread
+/// share a processor, which is full in both columns. `None` for a case without the kernel's sender.
 fn bound_by_the_sender(case: &Case) -> Option<String> {
     let ratio = case.ratio(PUBLISHED[2].path)?.median;
     let per_bit = |column, role: &str| {

@@ -1,0 +1,154 @@
+//! The inside: the namespaces of the command, its interface, and the files that name its name
+//! server.
+//!
+//! The process is a fresh start of the program, with one thread, since only such a process may make
+//! a user namespace. It has all rights in the namespaces that it makes and none outside.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use plimsoll::device::tun::{self, TunConfig};
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::net::netdevice;
+use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
+use rustix::thread::{CapabilitySet, UnshareFlags};
+
+use crate::handover::{End, Message};
+use crate::{GATEWAY, GATEWAY_V6, GUEST, GUEST_V6, INTERFACE, routing};
+
+/// Packets that wait in the interface to be read by the gateway.
+const QUEUE_LEN: u32 = 8192;
+
+/// The request of the gateway.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    /// The MTU of the interface.
+    pub mtu: u16,
+    /// Queues of the interface.
+    pub queues: usize,
+    /// The folder with the files that replace those of the host.
+    pub files: PathBuf,
+    /// How the program is started again as process 1: its arguments before the command.
+    pub init: Vec<String>,
+    /// The command.
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// Sets everything up, hands the interface over, runs process 1 and waits for its end.
+///
+/// # Errors
+/// If a namespace or the interface cannot be made; the text says what is missing.
+pub fn run(asked: &Inside) -> Result<()> {
+    let end = End::of_stdin()?;
+    // The command does not outlive its way out.
+    set_parent_process_death_signal(Some(Signal::KILL)).context("prctl")?;
+    enter_namespaces()?;
+    let (_, queues) = make_interface(asked.mtu, asked.queues)?;
+    let fds: Vec<_> = queues.iter().map(|queue| queue.as_fd()).collect();
+    end.send(Message::Queues, &fds)?;
+    drop(queues);
+    replace_files(&asked.files)?;
+    keep_capabilities()?;
+    unshare(UnshareFlags::NEWPID).context("cannot make a process namespace")?;
+    // A signal from the terminal is for the command; this process waits for it.
+    let _ignored = ignore_terminal()?;
+    let init = Command::new("/proc/self/exe")
+        .args(&asked.init)
+        .args(&asked.command)
+        .stdin(end.into_fd())
+        .status()
+        .context("cannot start process 1")?;
+    match (init.code(), init.signal()) {
+        (Some(0), _) => Ok(()),
+        (_, Some(signal)) => bail!("signal {signal} has ended process 1"),
+        // It has said why.
+        (code, _) => std::process::exit(code.unwrap_or(1)),
+    }
+}
+
+/// Makes namespaces.
+pub(crate) fn unshare(flags: UnshareFlags) -> Result<(), rustix::io::Errno> {
+    #[expect(deprecated, reason = "the other form is unsafe for flags that are not used here")]
+    rustix::thread::unshare(flags)
+}
+
+/// User, network and mount namespace. The user and the group are the same as outside.
+fn enter_namespaces() -> Result<()> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    let flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+    unshare(flags).context(
+        "cannot make a user namespace; where AppArmor forbids it, a profile for this program with \
+         'userns,' allows it, as does 'sysctl kernel.apparmor_restrict_unprivileged_userns=0' for \
+         all programs; where the kernel has it off, 'sysctl user.max_user_namespaces=10000'",
+    )?;
+    map_ids(uid, gid)?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .context("cannot keep mounts apart from the host's")
+}
+
+/// Maps the user and the group of the new user namespace to themselves.
+pub(crate) fn map_ids(uid: u32, gid: u32) -> Result<()> {
+    let write = |name: &str, text: String| {
+        let path = format!("/proc/self/{name}");
+        fs::write(&path, text).with_context(|| format!("cannot write {path}"))
+    };
+    // Without it a process without rights may not map its group. It is denied already in a
+    // namespace below.
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("{uid} {uid} 1"))?;
+    write("gid_map", format!("{gid} {gid} 1"))
+}
+
+fn make_interface(mtu: u16, queues: usize) -> Result<(String, Vec<std::os::fd::OwnedFd>)> {
+    tun::bring_up("lo").context("cannot bring the loopback interface up")?;
+    let config = TunConfig::default().name(INTERFACE).mtu(Some(mtu)).up(true);
+    let (name, queues) = tun::create(config, queues)?;
+    let socket =
+        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);
+    let index = netdevice::name_to_index(socket?, &name).context("the interface has no index")?;
+    routing::set_queue_len(index, QUEUE_LEN)?;
+    routing::add_address(index, IpAddr::V4(GUEST), 24)?;
+    routing::add_default_route(index, IpAddr::V4(GATEWAY))?;
+    // A kernel without IPv6 has none inside either.
+    let off = fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6");
+    if off.is_ok_and(|off| off.trim() == "0") {
+        routing::add_address(index, IpAddr::V6(GUEST_V6), 64)?;
+        routing::add_default_route(index, IpAddr::V6(GATEWAY_V6))?;
+    }
+    let gid = getgid().as_raw();
+    fs::write("/proc/sys/net/ipv4/ping_group_range", format!("{gid} {gid}"))
+        .context("cannot allow ping")?;
+    Ok((name, queues))
+}
+
+/// Mounts the files of `folder` over those of the same names in /etc.
+fn replace_files(folder: &Path) -> Result<()> {
+    for name in ["resolv.conf", "hosts"] {
+        let path = Path::new("/etc").join(name);
+        // Programs read the file that a symbolic link points to.
+        let Ok(target) = fs::canonicalize(&path) else { continue };
+        mount_bind(folder.join(name), &target)
+            .with_context(|| format!("cannot mount over {}", target.display()))?;
+    }
+    Ok(())
+}
+
+/// Programs that this process starts keep its rights, which process 1 needs to mount /proc.
+fn keep_capabilities() -> Result<()> {
+    let needed = CapabilitySet::SYS_ADMIN;
+    let mut sets = rustix::thread::capabilities(None).context("capabilities")?;
+    sets.inheritable |= needed;
+    rustix::thread::set_capabilities(None, sets).context("capabilities")?;
+    rustix::thread::configure_capability_in_ambient_set(needed, true).context("capabilities")
+}
+
+/// Signals that a terminal sends to all processes in the foreground.
+pub(crate) fn ignore_terminal() -> Result<signal_hook::iterator::Signals> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    signal_hook::iterator::Signals::new([SIGINT, SIGQUIT, SIGHUP, SIGTERM]).context("signals")
+}

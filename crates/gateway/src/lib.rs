@@ -1,0 +1,49 @@
+//! A program's way out: its packets meet a Plimsoll stack, and that dials through the host's
+//! sockets.
+//!
+//! # Theory of operation
+//!
+//! Three processes run a command. The *gateway* is the caller's own process and stays in
+//! the caller's namespaces. The *inside* ([`inside`]) is the same program, started again: it makes
+//! the user, network, mount and process namespaces and the TUN device, whose descriptors it passes
+//! to the gateway over a socket pair ([`handover`]). *Process 1* ([`init`]) mounts `/proc`, starts
+//! the command in a user namespace of its own, passes signals on to it, collects children, and
+//! reports how the command ended.
+//!
+//! The gateway's stack takes packets to any address. A connection waits at the SYN gate until the
+//! dial on the host's side has succeeded or failed, so the command gets the host's error
+//! ([`tcp`]). A datagram to a new destination is a flow with a socket of the host ([`udp`]).
+//! Queries to the gateway's name server go to the host's ([`dns`]). [`policy`] judges every address
+//! immediately before it is dialled.
+//!
+//! One loop ([`reactor`]) serves the stack and the host's sockets.
+//!
+//! Limits: it never changes the host's network, and needs no privilege.
+#![forbid(unsafe_code)]
+
+mod dns;
+pub mod handover;
+pub mod init;
+pub mod inside;
+pub mod policy;
+mod reactor;
+mod routing;
+pub mod run;
+mod tcp;
+mod udp;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The command's address, in a network of 24 bits.
+pub const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
+/// The gateway's address: the command's default route.
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+/// The gateway's name server.
+pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
+/// The command's IPv6 address, in a network of 64 bits.
+pub const GUEST_V6: Ipv6Addr = Ipv6Addr::new(0xfd70, 0x6c69, 0x6d73, 0x6f6c, 0, 0, 0, 0x15);
+/// The gateway's IPv6 address.
+pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd70, 0x6c69, 0x6d73, 0x6f6c, 0, 0, 0, 2);
+
+/// The name of the command's interface.
+pub const INTERFACE: &str = "plimsoll0";

@@ -1,0 +1,115 @@
+//! Which addresses a command may reach: all but the host itself and its links.
+//!
+//! An address is judged on the value that is about to be dialled, immediately before the dial, and
+//! by the host's routing at that moment. Addresses that embed an IPv4 address (RFC 4291, section
+//! 2.5.5; RFC 6052; RFC 3056) are judged by that one as well.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::routing;
+
+/// Why an address is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It leads to the host itself.
+    Host,
+    /// It is of a link of the host, metadata services included.
+    LinkLocal,
+    /// It is a group, a broadcast address or no address of a host.
+    NoHost,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Closed::Host => "it is the host itself",
+            Closed::LinkLocal => "it is link-local",
+            Closed::NoHost => "it is a group or a broadcast address",
+        })
+    }
+}
+
+/// Why `ip` is closed by what it is; `None` if the routing decides.
+fn by_kind(ip: IpAddr) -> Option<Closed> {
+    match ip {
+        IpAddr::V4(ip) if ip.is_loopback() || ip.octets()[0] == 0 => Some(Closed::Host),
+        IpAddr::V4(ip) if ip.is_link_local() => Some(Closed::LinkLocal),
+        // 240.0.0.0/4, with the broadcast address, is no host's (RFC 1112, section 4).
+        IpAddr::V4(ip) if ip.is_multicast() || ip.octets()[0] >= 240 => Some(Closed::NoHost),
+        IpAddr::V4(_) => None,
+        IpAddr::V6(ip) if ip.is_loopback() || ip.is_unspecified() => Some(Closed::Host),
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => Some(Closed::LinkLocal),
+        IpAddr::V6(ip) if ip.is_multicast() => Some(Closed::NoHost),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// The IPv4 address that an IPv6 address leads to, if it is of a kind that embeds one.
+fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, c, d, e, f, g, h] = ip.segments();
+    let low = || Ipv4Addr::from((u32::from(g) << 16) | u32::from(h));
+    match (a, b, c, d, e, f) {
+        // IPv4-mapped, and the deprecated IPv4-compatible form.
+        (0, 0, 0, 0, 0, 0xffff) => Some(low()),
+        (0, 0, 0, 0, 0, 0) if g != 0 => Some(low()),
+        // NAT64's well-known prefix.
+        (0x64, 0xff9b, 0, 0, 0, 0) => Some(low()),
+        // 6to4.
+        (0x2002, ..) => Some(Ipv4Addr::from((u32::from(b) << 16) | u32::from(c))),
+        _ => None,
+    }
+}
+
+/// Why a command may not reach `ip`; `None` if it may.
+///
+/// # Errors
+/// If the host's routing cannot be asked: then the address stays closed.
+pub fn closed(ip: IpAddr) -> anyhow::Result<Option<Closed>> {
+    let inner = match ip {
+        IpAddr::V6(ip) => embedded(ip).map(IpAddr::V4),
+        IpAddr::V4(_) => None,
+    };
+    for ip in [Some(ip), inner].into_iter().flatten() {
+        if let Some(closed) = by_kind(ip) {
+            return Ok(Some(closed));
+        }
+        if routing::is_local(ip)? {
+            return Ok(Some(Closed::Host));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_closed_by_any_spelling() {
+        let cases = [
+            ("127.0.0.1", Some(Closed::Host)),
+            ("127.9.9.9", Some(Closed::Host)),
+            ("0.0.0.0", Some(Closed::Host)),
+            ("0.1.2.3", Some(Closed::Host)),
+            ("::1", Some(Closed::Host)),
+            ("::", Some(Closed::Host)),
+            ("::ffff:127.0.0.1", Some(Closed::Host)),
+            ("::127.0.0.1", Some(Closed::Host)),
+            ("64:ff9b::7f00:1", Some(Closed::Host)),
+            ("2002:7f00:1::", Some(Closed::Host)),
+            ("169.254.169.254", Some(Closed::LinkLocal)),
+            ("::ffff:169.254.169.254", Some(Closed::LinkLocal)),
+            ("fe80::1", Some(Closed::LinkLocal)),
+            ("224.0.0.1", Some(Closed::NoHost)),
+            ("255.255.255.255", Some(Closed::NoHost)),
+            ("ff02::1", Some(Closed::NoHost)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(closed(text.parse().unwrap()).unwrap(), expected, "{text}");
+        }
+        for open in ["192.0.2.1", "198.51.100.7", "10.0.0.1", "2001:db8::1"] {
+            assert_eq!(by_kind(open.parse().unwrap()), None, "{open}");
+        }
+    }
+}

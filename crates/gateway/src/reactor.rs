@@ -1,0 +1,229 @@
+//! The loop: it polls the stack, and sleeps until a descriptor of the stack or of the host's side
+//! is ready.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use plimsoll::{ChunkWriter, IdlePolls, QueueLoop, ReadyQueue, Slice, Stack, Watch};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+
+/// The meaning of a token. Streams and flows have their number above the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// A descriptor of the stack: polling finds out.
+    Stack,
+    /// The socket pair to the inside.
+    End,
+    /// The SYN gate.
+    Gate,
+    /// The listener of UDP flows.
+    Datagrams,
+    /// A connection.
+    Tcp(usize),
+    /// A flow of datagrams.
+    Udp(usize),
+}
+
+impl Token {
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Token::Stack => 0,
+            Token::End => 1,
+            Token::Gate => 2,
+            Token::Datagrams => 3,
+            Token::Tcp(id) => (id << 3) | 4,
+            Token::Udp(id) => (id << 3) | 5,
+        }
+    }
+
+    pub(crate) fn of(number: usize) -> Token {
+        match number & 7 {
+            0 => Token::Stack,
+            1 => Token::End,
+            2 => Token::Gate,
+            3 => Token::Datagrams,
+            4 => Token::Tcp(number >> 3),
+            _ => Token::Udp(number >> 3),
+        }
+    }
+}
+
+/// The state of a descriptor of the host's side, since it was last used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Readiness {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+}
+
+/// Bytes of the chunk that data of the host's side is read into.
+const CHUNK: usize = 256 * 1024;
+/// A read gets at least this much room.
+const LEAST_ROOM: usize = 32 * 1024;
+
+/// The tools of connections and flows.
+pub(crate) struct Tools {
+    pub(crate) stack: Stack,
+    pub(crate) ready: ReadyQueue,
+    epoll: OwnedFd,
+    chunk: Option<ChunkWriter>,
+}
+
+impl Tools {
+    /// Watches a descriptor of the host's side, edge by edge.
+    pub(crate) fn watch(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(token.number() as u64);
+        Ok(epoll::add(&self.epoll, fd, data, flags)?)
+    }
+
+    /// Reads from a descriptor of the host's side into memory of the stack. An empty slice is its
+    /// end.
+    pub(crate) fn read(&mut self, fd: impl AsFd) -> Result<Slice, Errno> {
+        let stack = &self.stack;
+        let chunk = match &mut self.chunk {
+            Some(chunk) if chunk.remaining() >= LEAST_ROOM => chunk,
+            slot => slot.insert(stack.buffer(CHUNK)),
+        };
+        let count = loop {
+            match rustix::io::read(&fd, chunk.spare_mut()) {
+                Err(Errno::INTR) => {}
+                done => break done?,
+            }
+        };
+        Ok(chunk.freeze(count))
+    }
+
+    /// Frees the chunk: the loop is about to sleep.
+    pub(crate) fn let_go(&mut self) {
+        self.chunk = None;
+    }
+}
+
+/// The loop's own state.
+pub(crate) struct Reactor {
+    queue: QueueLoop,
+    watches: Vec<Watch>,
+    idle: IdlePolls,
+    events: Vec<epoll::Event>,
+}
+
+impl Reactor {
+    pub(crate) fn new(queue: QueueLoop) -> io::Result<(Reactor, Tools)> {
+        let tools = Tools {
+            stack: queue.stack().clone(),
+            ready: ReadyQueue::with_kicker(queue.kicker()),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            chunk: None,
+        };
+        let (watches, idle) = (Vec::new(), IdlePolls::new());
+        Ok((Reactor { queue, watches, idle, events: Vec::with_capacity(256) }, tools))
+    }
+
+    /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, unless
+    /// `again` says that something can go on.
+    pub(crate) fn turn(
+        &mut self,
+        tools: &mut Tools,
+        again: bool,
+        ready: &mut Vec<(Token, Readiness)>,
+    ) -> io::Result<()> {
+        let mut worked = self.queue.poll().worked || again;
+        let mut tokens = Vec::new();
+        tools.ready.take(&mut tokens);
+        ready.extend(tokens.into_iter().map(|token| (Token::of(token), Readiness::default())));
+        worked |= !ready.is_empty();
+        if worked {
+            self.idle.on_work();
+            return self.wait_at_most(tools, Some(0), ready);
+        }
+        if self.idle.poll_again() {
+            return self.wait_at_most(tools, Some(0), ready);
+        }
+        tools.let_go();
+        let prepared = self.queue.prepare_wait(|| !tools.ready.is_empty());
+        let Some(wait) = prepared.map_err(io::Error::other)? else { return Ok(()) };
+        let watches: Vec<Watch> = wait.watches().collect();
+        if watches != self.watches {
+            for gone in &self.watches {
+                // It may have gone with its device.
+                let _ = epoll::delete(&tools.epoll, gone);
+            }
+            let data = epoll::EventData::new_u64(Token::Stack.number() as u64);
+            for watch in &watches {
+                let mut flags = epoll::EventFlags::IN;
+                flags.set(epoll::EventFlags::OUT, watch.wants_write());
+                epoll::add(&tools.epoll, watch, data, flags)?;
+            }
+            self.watches = watches;
+        }
+        let timeout = wait.timeout().map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        wait_for(&tools.epoll, timeout.as_ref(), &mut self.events, ready)
+    }
+
+    fn wait_at_most(
+        &mut self,
+        tools: &Tools,
+        seconds: Option<i64>,
+        ready: &mut Vec<(Token, Readiness)>,
+    ) -> io::Result<()> {
+        let timeout = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
+        wait_for(&tools.epoll, timeout.as_ref(), &mut self.events, ready)?;
+        if ready.iter().any(|&(token, _)| token != Token::Stack) {
+            self.idle.on_work();
+        }
+        Ok(())
+    }
+}
+
+fn wait_for(
+    set: &OwnedFd,
+    timeout: Option<&Timespec>,
+    events: &mut Vec<epoll::Event>,
+    ready: &mut Vec<(Token, Readiness)>,
+) -> io::Result<()> {
+    events.clear();
+    match epoll::wait(set, spare_capacity(events), timeout) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    for event in events.iter() {
+        let flags = event.flags;
+        let ended = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
+        let readiness = Readiness {
+            readable: flags.intersects(ended | epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
+            writable: flags.intersects(ended | epoll::EventFlags::OUT),
+        };
+        ready.push((Token::of(event.data.u64() as usize), readiness));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_told_apart() {
+        let all = [
+            Token::Stack,
+            Token::End,
+            Token::Gate,
+            Token::Datagrams,
+            Token::Tcp(0),
+            Token::Udp(0),
+            Token::Tcp(77),
+            Token::Udp(1 << 40),
+        ];
+        for token in all {
+            assert_eq!(Token::of(token.number()), token);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The kernel's addresses and routes, by netlink (rtnetlink(7)).
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, anyhow, bail};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+/// Bytes of an answer, at most.
+const ANSWER: usize = 16_384;
+
+/// Sends one request and returns the first answer: what was asked for, or the acknowledgement.
+fn ask(message: RouteNetlinkMessage, flags: u16) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
+    let mut socket = Socket::new(NETLINK_ROUTE).context("netlink")?;
+    socket.bind_auto().context("netlink")?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    header.sequence_number = 1;
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    socket.send(&bytes, 0).context("netlink")?;
+    let mut answer = Vec::with_capacity(ANSWER);
+    socket.recv(&mut answer, 0).context("netlink")?;
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
+    Ok(answer.map_err(|error| anyhow!("netlink: {error}"))?.payload)
+}
+
+/// Asks for a change.
+fn change(what: &str, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
+    match ask(message, flags | NLM_F_ACK)? {
+        NetlinkPayload::Error(error) if error.code.is_some() => {
+            Err(error.to_io()).with_context(|| what.to_owned())
+        }
+        NetlinkPayload::Error(_) => Ok(()),
+        other => bail!("{what}: unexpected answer {other:?}"),
+    }
+}
+
+fn family(ip: IpAddr) -> AddressFamily {
+    if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn route_address(ip: IpAddr) -> RouteAddress {
+    match ip {
+        IpAddr::V4(ip) => RouteAddress::Inet(ip),
+        IpAddr::V6(ip) => RouteAddress::Inet6(ip),
+    }
+}
+
+/// Whether the host's routing leads `ip` to the host itself at this moment. An address without any
+/// route does not.
+///
+/// # Errors
+/// If netlink cannot be used.
+pub(crate) fn is_local(ip: IpAddr) -> Result<bool> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(ip);
+    message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+    message.attributes.push(RouteAttribute::Destination(route_address(ip)));
+    Ok(match ask(RouteNetlinkMessage::GetRoute(message), 0)? {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+            matches!(route.header.kind, RouteType::Local | RouteType::Anycast)
+        }
+        // No route, or a route that refuses: a dial fails by itself.
+        NetlinkPayload::Error(_) => false,
+        other => bail!("netlink: unexpected answer {other:?}"),
+    })
+}
+
+/// Adds an address to an interface of this network namespace.
+pub(crate) fn add_address(index: u32, ip: IpAddr, prefix: u8) -> Result<()> {
+    let mut message = AddressMessage::default();
+    message.header.family = family(ip);
+    message.header.prefix_len = prefix;
+    message.header.index = index;
+    if ip.is_ipv6() {
+        // The link has no other host, so there is nothing to detect.
+        message.header.flags = AddressHeaderFlags::Nodad;
+    }
+    message.attributes.push(AddressAttribute::Address(ip));
+    if ip.is_ipv4() {
+        message.attributes.push(AddressAttribute::Local(ip));
+    }
+    let what = format!("cannot add the address {ip}");
+    change(&what, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// Adds a default route through an interface of this network namespace.
+pub(crate) fn add_default_route(index: u32, gateway: IpAddr) -> Result<()> {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family(gateway),
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Static,
+        scope: RouteScope::Universe,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes.push(RouteAttribute::Gateway(route_address(gateway)));
+    message.attributes.push(RouteAttribute::Oif(index));
+    let what = format!("cannot add the default route by {gateway}");
+    change(&what, RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// Sets how many packets wait in an interface of this network namespace.
+pub(crate) fn set_queue_len(index: u32, packets: u32) -> Result<()> {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes.push(LinkAttribute::TxQueueLen(packets));
+    change("cannot set the length of the queue", RouteNetlinkMessage::SetLink(message), 0)
+}

@@ -1,0 +1,277 @@
+//! Connections: dialled on the host's side first, then accepted, then carried both ways.
+//!
+//! Data goes out from the receive queue's own memory and is taken from it once the host's socket
+//! has it, so that a slow destination closes the command's window. Data comes in by reads into
+//! memory that is then written by reference. Each end of stream, and each reset, is passed on.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::{Shutdown, SocketAddr, TcpStream as HostStream};
+use std::os::fd::OwnedFd;
+use std::task::Poll;
+use std::time::Duration;
+
+use plimsoll::gate::{Accepting, Incoming, Reject};
+use plimsoll::{Slice, TcpStream, WriteFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
+};
+
+use crate::reactor::{Readiness, Token, Tools};
+
+/// Bytes that a turn moves in one direction, about, before others have theirs.
+const TURN_BYTES: usize = 512 * 1024;
+/// Bytes that one call takes from the receive queue, at most.
+const PEEK_BYTES: usize = 512 * 1024;
+
+/// A connection.
+pub(crate) struct Connection {
+    state: State,
+    host: HostStream,
+    token: Token,
+    ready: Readiness,
+}
+
+enum State {
+    /// The host's side is being dialled.
+    Dialling(Option<Incoming>),
+    /// The command's side is being answered.
+    Accepting(Accepting),
+    Open(Open),
+}
+
+struct Open {
+    guest: TcpStream,
+    /// Read from the host and not taken by the stack yet.
+    pending: Option<Slice>,
+    /// The command may still send.
+    up: bool,
+    /// The host may still send.
+    down: bool,
+}
+
+/// The outcome of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It waits for a wake-up.
+    Sleep,
+    /// It could go on.
+    Again,
+    /// It is over.
+    Done,
+}
+
+/// Begins to dial `to`.
+///
+/// # Errors
+/// What the command is to see in place of a connection.
+fn dial(to: SocketAddr) -> io::Result<HostStream> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket: OwnedFd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(socket.into())
+}
+
+/// Answers an attempt whose dial has failed, so that the command gets the same error. Without an
+/// answer its own connect ends by its own timeout.
+pub(crate) fn refuse(incoming: Incoming, error: &io::Error) {
+    match error.kind() {
+        ErrorKind::TimedOut => incoming.ignore(),
+        _ => incoming.reject(Reject::for_dial_error(error)),
+    }
+}
+
+impl Connection {
+    /// Dials for an attempt. If that fails at once, the attempt is answered.
+    pub(crate) fn begin(
+        incoming: Incoming,
+        to: SocketAddr,
+        token: Token,
+        tools: &Tools,
+    ) -> Option<Connection> {
+        let host = dial(to).and_then(|host| {
+            tools.watch(&host, token)?;
+            Ok(host)
+        });
+        match host {
+            Ok(host) => {
+                let (state, ready) = (State::Dialling(Some(incoming)), Readiness::default());
+                Some(Connection { state, host, token, ready })
+            }
+            Err(error) => {
+                refuse(incoming, &error);
+                None
+            }
+        }
+    }
+
+    /// Goes on as far as it can.
+    pub(crate) fn turn(&mut self, news: Readiness, tools: &mut Tools) -> Turn {
+        self.ready.readable |= news.readable;
+        self.ready.writable |= news.writable;
+        loop {
+            let next = match &mut self.state {
+                State::Dialling(incoming) => {
+                    let waker = tools.ready.waker(self.token.number());
+                    if incoming.as_ref().is_none_or(|it| it.poll_cancelled(&waker).is_ready()) {
+                        return Turn::Done;
+                    }
+                    if !self.ready.writable {
+                        return Turn::Sleep;
+                    }
+                    let Some(attempt) = incoming.take() else { return Turn::Done };
+                    match sockopt::socket_error(&self.host) {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) | Err(error) => {
+                            refuse(attempt, &error.into());
+                            return Turn::Done;
+                        }
+                    }
+                    State::Accepting(attempt.accept())
+                }
+                State::Accepting(accepting) => {
+                    let waker = tools.ready.waker(self.token.number());
+                    match accepting.poll_accepted(&waker) {
+                        Poll::Pending => return Turn::Sleep,
+                        Poll::Ready(Err(_)) => {
+                            self.reset_host();
+                            return Turn::Done;
+                        }
+                        Poll::Ready(Ok(guest)) => {
+                            if guest.set_nonblocking(true).is_err() {
+                                return Turn::Done;
+                            }
+                            // Answers of the host leave as they come.
+                            let _ = self.host.set_nodelay(true);
+                            State::Open(Open { guest, pending: None, up: true, down: true })
+                        }
+                    }
+                }
+                State::Open(_) => return self.carry(tools),
+            };
+            self.state = next;
+        }
+    }
+
+    fn carry(&mut self, tools: &mut Tools) -> Turn {
+        let (up, down) = (self.carry_up(tools), self.carry_down(tools));
+        let State::Open(open) = &self.state else { return Turn::Done };
+        match (up, down) {
+            (Ok(_), Ok(_)) if !open.up && !open.down => Turn::Done,
+            (Ok(false), Ok(false)) => Turn::Sleep,
+            (Ok(_), Ok(_)) => Turn::Again,
+            (Err(Side::Guest), _) | (Ok(_), Err(Side::Guest)) => {
+                self.reset_host();
+                Turn::Done
+            }
+            (Err(Side::Host), _) | (Ok(_), Err(Side::Host)) => {
+                let _ = open.guest.set_linger(Some(Duration::ZERO));
+                Turn::Done
+            }
+        }
+    }
+
+    /// From the command to the host. Returns whether it could go on.
+    fn carry_up(&mut self, tools: &Tools) -> Result<bool, Side> {
+        let State::Open(open) = &mut self.state else { return Ok(false) };
+        let mut moved = 0;
+        while open.up && self.ready.writable {
+            if moved >= TURN_BYTES {
+                return Ok(true);
+            }
+            let seen = match open.guest.peek_shared(PEEK_BYTES) {
+                Ok(seen) => seen,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if open.guest.poll_readable(&tools.ready.waker(self.token.number())) {
+                        continue;
+                    }
+                    return Ok(false);
+                }
+                Err(_) => return Err(Side::Guest),
+            };
+            if seen.is_empty() {
+                open.up = false;
+                self.host.shutdown(Shutdown::Write).map_err(|_| Side::Host)?;
+                break;
+            }
+            let parts: Vec<IoSlice<'_>> =
+                seen.parts().iter().map(|part| IoSlice::new(part)).collect();
+            let none = &mut SendAncillaryBuffer::default();
+            match rustix::net::sendmsg(&self.host, &parts, none, SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    moved += count;
+                    self.ready.writable = count == seen.len();
+                    take(&open.guest, count)?;
+                }
+                Err(Errno::AGAIN) => self.ready.writable = false,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Side::Host),
+            }
+        }
+        Ok(false)
+    }
+
+    /// From the host to the command.
+    fn carry_down(&mut self, tools: &mut Tools) -> Result<bool, Side> {
+        let State::Open(open) = &mut self.state else { return Ok(false) };
+        let mut moved = 0;
+        loop {
+            while let Some(part) = open.pending.take() {
+                match open.guest.write_shared(std::slice::from_ref(&part), WriteFlags::default()) {
+                    Ok(count) => {
+                        moved += count;
+                        let rest = part.range(count, part.len());
+                        open.pending = (!rest.is_empty()).then_some(rest);
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        open.pending = Some(part);
+                        let waker = tools.ready.waker(self.token.number());
+                        if !open.guest.poll_writable(&waker) {
+                            return Ok(false);
+                        }
+                    }
+                    Err(_) => return Err(Side::Guest),
+                }
+            }
+            if !open.down || !self.ready.readable {
+                return Ok(false);
+            }
+            if moved >= TURN_BYTES {
+                return Ok(true);
+            }
+            match tools.read(&self.host) {
+                Ok(data) if data.is_empty() => {
+                    open.down = false;
+                    open.guest.shutdown(Shutdown::Write).map_err(|_| Side::Guest)?;
+                }
+                Ok(data) => open.pending = Some(data),
+                Err(Errno::AGAIN) => self.ready.readable = false,
+                Err(_) => return Err(Side::Host),
+            }
+        }
+    }
+
+    /// Closing it sends a reset.
+    fn reset_host(&self) {
+        let _ = sockopt::set_socket_linger(&self.host, Some(Duration::ZERO));
+    }
+}
+
+/// Takes bytes that were passed on.
+fn take(guest: &TcpStream, mut count: usize) -> Result<(), Side> {
+    while count > 0 {
+        count -= guest.read_shared(count).map_err(|_| Side::Guest)?.len();
+    }
+    Ok(())
+}
+
+/// The side that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Guest,
+    Host,
+}

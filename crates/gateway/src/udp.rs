@@ -1,0 +1,138 @@
+//! Datagrams: each new pair of addresses is a flow with a socket of the host.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as HostSocket};
+
+use plimsoll::UdpSocket;
+use plimsoll::UdpTransmit;
+use plimsoll::gate::Unreachable;
+
+use crate::reactor::{Readiness, Token, Tools};
+use crate::tcp::Turn;
+
+/// Datagrams that a turn moves in one direction.
+const TURN_DATAGRAMS: usize = 64;
+
+/// A flow.
+pub(crate) struct Flow {
+    /// `None` once it is refused.
+    guest: Option<UdpSocket>,
+    host: HostSocket,
+    token: Token,
+    ready: Readiness,
+}
+
+/// The ICMP error for an error of the host's socket.
+fn unreachable(kind: ErrorKind) -> Unreachable {
+    match kind {
+        ErrorKind::ConnectionRefused => Unreachable::Port,
+        ErrorKind::NetworkUnreachable => Unreachable::Network,
+        ErrorKind::PermissionDenied => Unreachable::Prohibited,
+        _ => Unreachable::Host,
+    }
+}
+
+/// A socket of the host for `to`, with the port of the command if it is free.
+fn open(to: SocketAddr, port: u16) -> std::io::Result<HostSocket> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let host = HostSocket::bind((any, port)).or_else(|_| HostSocket::bind((any, 0)))?;
+    host.set_nonblocking(true)?;
+    host.connect(to)?;
+    Ok(host)
+}
+
+impl Flow {
+    /// Opens the host's side of a flow to `to`. If that fails, the flow is refused.
+    pub(crate) fn begin(
+        guest: UdpSocket,
+        to: SocketAddr,
+        token: Token,
+        tools: &Tools,
+    ) -> Option<Flow> {
+        let port = guest.peer_addr().map_or(0, |peer| peer.port());
+        let host = open(to, port).and_then(|host| {
+            guest.set_nonblocking(true)?;
+            tools.watch(&host, token)?;
+            Ok(host)
+        });
+        match host {
+            Ok(host) => {
+                let ready = Readiness { readable: true, writable: true };
+                Some(Flow { guest: Some(guest), host, token, ready })
+            }
+            Err(error) => {
+                let _ = guest.refuse(unreachable(error.kind()));
+                None
+            }
+        }
+    }
+
+    /// Goes on as far as it can.
+    pub(crate) fn turn(&mut self, news: Readiness, tools: &Tools, buf: &mut [u8]) -> Turn {
+        self.ready.readable |= news.readable;
+        match (self.carry_up(tools, buf), self.carry_down(buf)) {
+            (Turn::Done, _) | (_, Turn::Done) => Turn::Done,
+            (Turn::Again, _) | (_, Turn::Again) => Turn::Again,
+            _ => Turn::Sleep,
+        }
+    }
+
+    fn carry_up(&mut self, tools: &Tools, buf: &mut [u8]) -> Turn {
+        for _ in 0..TURN_DATAGRAMS {
+            let Some(guest) = &self.guest else { return Turn::Done };
+            let len = match guest.recv(buf) {
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let waker = tools.ready.waker(self.token.number());
+                    let mut cx = std::task::Context::from_waker(&waker);
+                    match guest.poll_recv_ready(&mut cx) {
+                        std::task::Poll::Ready(Ok(())) => continue,
+                        std::task::Poll::Ready(Err(_)) => return Turn::Done,
+                        std::task::Poll::Pending => return Turn::Sleep,
+                    }
+                }
+                // It has been idle for long, or its sender has gone.
+                Err(_) => return Turn::Done,
+            };
+            match self.host.send(&buf[..len]) {
+                // A full queue loses the datagram, as any queue does.
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return self.refuse(error.kind()),
+            }
+        }
+        Turn::Again
+    }
+
+    fn carry_down(&mut self, buf: &mut [u8]) -> Turn {
+        for _ in 0..TURN_DATAGRAMS {
+            if !self.ready.readable {
+                return Turn::Sleep;
+            }
+            match self.host.recv(buf) {
+                Ok(len) => {
+                    let Some(guest) = &self.guest else { return Turn::Done };
+                    // A full queue loses it.
+                    let _ = guest.try_send_msg(&UdpTransmit::default(), &[&buf[..len]]);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.ready.readable = false;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.refuse(error.kind()),
+            }
+        }
+        Turn::Again
+    }
+
+    /// The host's error is the command's.
+    fn refuse(&mut self, kind: ErrorKind) -> Turn {
+        if let Some(guest) = self.guest.take() {
+            let _ = guest.refuse(unreachable(kind));
+        }
+        Turn::Done
+    }
+}

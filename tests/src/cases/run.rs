@@ -1,0 +1,169 @@
+//! `plimsoll run`: a command whose packets meet our stack, as an ordinary user.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::harness::files::Scratch;
+use crate::harness::process::{Ended, Process};
+use crate::harness::runner::Case;
+use crate::harness::veth::{FAR, NEAR, Veth};
+use crate::harness::world::plimsoll_program;
+
+const LATER: Duration = Duration::from_secs(40);
+
+pub(crate) const CASES: &[Case] = &[
+    Case::light("run::ends_as_the_command_does", statuses),
+    Case::light("run::bytes_go_both_ways", bytes),
+    Case::light("run::errors_are_those_of_the_host", errors),
+    Case::light("run::children_keep_the_network", children),
+    Case::light("run::the_command_has_no_right_over_us", rights),
+];
+
+/// A host with another one beyond it, and the program as an ordinary user of the first.
+struct World {
+    hosts: Veth,
+    scratch: Scratch,
+}
+
+impl World {
+    fn new() -> Result<World> {
+        let world = World { hosts: Veth::new()?, scratch: Scratch::new()? };
+        for (name, program) in
+            [("plimsoll", plimsoll_program()?), ("tests", std::env::current_exe()?)]
+        {
+            let copy = world.scratch.file(name);
+            std::fs::copy(&program, &copy).with_context(|| program.display().to_string())?;
+        }
+        Ok(world)
+    }
+
+    /// `plimsoll run` with these words, as user 65534, where the TUN file may be opened by all.
+    fn run(&self, options: &[&str], command: &[&str]) -> Result<Command> {
+        let folder = self.scratch.file("");
+        let script = "mount -t tmpfs none /dev/net && mknod /dev/net/tun c 10 200 && \
+                      chmod 666 /dev/net/tun && cd / && chmod 755 \"$0\" && \
+                      exec setpriv --reuid=65534 --regid=65534 --clear-groups -- \"$@\"";
+        let mut run = self.hosts.near.command("unshare");
+        run.args(["--mount", "sh", "-c", script]).arg(&folder);
+        run.arg(self.scratch.file("plimsoll")).arg("run").args(options).arg("--").args(command);
+        Ok(run)
+    }
+
+    /// Runs it to its end.
+    fn ended(&self, options: &[&str], command: &[&str]) -> Result<Ended> {
+        Process::spawn("plimsoll run", &mut self.run(options, command)?)?.wait(LATER)
+    }
+
+    /// Runs a Python script. Returns its output.
+    fn python(&self, script: &str) -> Result<String> {
+        let ended = self.ended(&["--verbose"], &["python3", "-c", script])?;
+        ensure!(ended.status.success(), "{}", ended.said);
+        Ok(ended.stdout)
+    }
+}
+
+fn statuses() -> Result<()> {
+    let world = World::new()?;
+    let cases: [(&[&str], i32); 7] = [
+        (&["true"], 0),
+        (&["sh", "-c", "exit 7"], 7),
+        (&["sh", "-c", "kill -9 $$"], 137),
+        (&["sh", "-c", "kill -TERM $$"], 143),
+        (&["/not-there"], 127),
+        (&["/etc/passwd"], 126),
+        (&[], 125),
+    ];
+    for (command, status) in cases {
+        let ended = world.ended(&[], command)?;
+        ensure!(
+            ended.status.code() == Some(status),
+            "{command:?} gave {:?}, not {status}: {}",
+            ended.status,
+            ended.said
+        );
+    }
+    let same = world.ended(&[], &["sh", "-c", "id -u; id -g; cat /etc/resolv.conf"])?;
+    ensure!(same.stdout.starts_with("65534\n65534\nnameserver 10.0.2.3\n"), "{}", same.stdout);
+    // A signal for the program is the command's.
+    let sleeps = &["sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"];
+    let mut process = Process::spawn("plimsoll run", &mut world.run(&[], sleeps)?)?;
+    process.wait_line(LATER, |line| line == "ready")?;
+    process.signal(rustix::process::Signal::TERM)?;
+    let ended = process.wait(LATER)?;
+    ensure!(ended.status.code() == Some(9), "{:?}: {}", ended.status, ended.said);
+    Ok(())
+}
+
+fn bytes() -> Result<()> {
+    let world = World::new()?;
+    let address = format!("{FAR}:7");
+    let mut echo =
+        Process::spawn("echo", &mut world.hosts.far.program(&["peer", "echo", &address])?)?;
+    echo.wait_line(LATER, |line| line == "ready")?;
+    let tests = world.scratch.file("tests");
+    let tests = tests.to_string_lossy();
+    for mtu in ["1500", "65520"] {
+        let check = [&*tests, "peer", "echo-check", &address, "--bytes", "30000000"];
+        let ended = world.ended(&["-m", mtu], &check)?;
+        ensure!(ended.status.success(), "MTU {mtu}: {}", ended.said);
+    }
+    Ok(())
+}
+
+/// The number of each error, with and without `run`.
+fn errors() -> Result<()> {
+    let world = World::new()?;
+    let script = format!(
+        "
+import errno, socket
+def tcp(address, port):
+    s = socket.socket(); s.settimeout(5)
+    try:
+        s.connect((address, port)); return 'connected'
+    except OSError as e:
+        return errno.errorcode.get(e.errno, str(e))
+def udp(address, port):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)
+    s.connect((address, port)); s.send(b'x')
+    try:
+        s.recv(9); return 'answered'
+    except OSError as e:
+        return errno.errorcode.get(e.errno, str(e))
+print(tcp('{FAR}', 9), tcp('203.0.113.1', 9), udp('{FAR}', 9))
+print(tcp('{NEAR}', 9), tcp('169.254.169.254', 80), tcp('10.0.2.2', 9))
+"
+    );
+    let said = world.python(&script)?;
+    let lines: Vec<&str> = said.lines().collect();
+    ensure!(
+        lines
+            == ["ECONNREFUSED ENETUNREACH ECONNREFUSED", "EHOSTUNREACH EHOSTUNREACH ECONNREFUSED"],
+        "{said}"
+    );
+    Ok(())
+}
+
+fn children() -> Result<()> {
+    let world = World::new()?;
+    let late = "(sleep 1; echo late) & echo soon";
+    let ended = world.ended(&[], &["sh", "-c", late])?;
+    ensure!(ended.stdout == "soon\nlate\n", "{}", ended.said);
+    let ended = world.ended(&["--no-wait"], &["sh", "-c", late])?;
+    ensure!(ended.stdout == "soon\n", "{}", ended.said);
+    Ok(())
+}
+
+fn rights() -> Result<()> {
+    let world = World::new()?;
+    let script = "ps -e | wc -l; ip link set plimsoll0 down 2>&1 | head -1; \
+                  umount /etc/resolv.conf 2>&1 | head -1; kill -9 1; echo alive";
+    let ended = world.ended(&[], &["sh", "-c", script])?;
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    let processes: u32 = lines.first().context("no lines")?.trim().parse()?;
+    ensure!(processes < 10, "it sees {processes} processes");
+    ensure!(ended.stdout.contains("not permitted"), "{}", ended.stdout);
+    ensure!(ended.stdout.ends_with("alive\n"), "{}", ended.said);
+    Ok(())
+}
