@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,6 +20,10 @@ pub(crate) struct RunArgs {
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1500",
           value_parser = |text: &str| units::whole(text, 1280_u16, 65_520))]
     pub mtu: u16,
+    /// Lead a port of the host to one of the command (TCP), on 127.0.0.1 unless an address is
+    /// given; may be given several times
+    #[arg(short = 'p', long = "publish", value_name = "[IP:]HOST:GUEST", value_parser = port)]
+    pub ports: Vec<gateway::Port>,
     /// End with the command, and kill what it has left running
     #[arg(long)]
     pub no_wait: bool,
@@ -98,6 +103,19 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
     Some(ExitCode::from(status))
 }
 
+/// A published port, as in `8080:80` or `192.0.2.1:8080:80`.
+fn port(text: &str) -> Result<gateway::Port, String> {
+    let wrong =
+        || format!("'{text}' is not of the form [IP:]HOST:GUEST, as in 8080:80 or [::1]:8080:80");
+    let (host, guest) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let guest = guest.parse().ok().filter(|&port: &u16| port > 0).ok_or_else(wrong)?;
+    let host = match host.parse::<u16>() {
+        Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        Err(_) => host.parse().map_err(|_| wrong())?,
+    };
+    Ok(gateway::Port { host, guest })
+}
+
 fn say(error: &anyhow::Error) {
     // The reader may be gone.
     let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
@@ -111,9 +129,26 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
     gateway::run(&gateway::Config {
         mtu: args.mtu,
         wait_for_all: !args.no_wait,
+        ports: args.ports.clone(),
         pcap: args.pcap.clone(),
         verbose: args.verbose,
         start_inside: vec!["run-inside".to_owned()],
         command: args.command.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_ports() {
+        let of = |text| port(text).map(|port| (port.host.to_string(), port.guest));
+        assert_eq!(of("8080:80"), Ok(("127.0.0.1:8080".to_owned(), 80)));
+        assert_eq!(of("192.0.2.1:8080:80"), Ok(("192.0.2.1:8080".to_owned(), 80)));
+        assert_eq!(of("[::1]:8080:80"), Ok(("[::1]:8080".to_owned(), 80)));
+        for wrong in ["80", "8080:0", "8080:http", "::1:80:80:", "8080:80/udp", "99999:80"] {
+            assert!(of(wrong).unwrap_err().contains("[IP:]HOST:GUEST"), "{wrong}");
+        }
+    }
 }

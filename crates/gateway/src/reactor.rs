@@ -20,6 +20,8 @@ pub(crate) enum Token {
     Gate,
     /// The listener of UDP flows.
     Datagrams,
+    /// A published port, by its place.
+    Port(usize),
     /// A connection.
     Tcp(usize),
     /// A flow of datagrams.
@@ -35,6 +37,7 @@ impl Token {
             Token::Datagrams => 3,
             Token::Tcp(id) => (id << 3) | 4,
             Token::Udp(id) => (id << 3) | 5,
+            Token::Port(place) => (place << 3) | 6,
         }
     }
 
@@ -45,7 +48,8 @@ impl Token {
             2 => Token::Gate,
             3 => Token::Datagrams,
             4 => Token::Tcp(number >> 3),
-            _ => Token::Udp(number >> 3),
+            5 => Token::Udp(number >> 3),
+            _ => Token::Port(number >> 3),
         }
     }
 }
@@ -221,6 +225,7 @@ mod tests {
             Token::Udp(0),
             Token::Tcp(77),
             Token::Udp(1 << 40),
+            Token::Port(3),
         ];
         for token in all {
             assert_eq!(Token::of(token.number()), token);

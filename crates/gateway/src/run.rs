@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -25,7 +25,7 @@ use crate::policy::{self, Closed};
 use crate::reactor::{Reactor, Readiness, Token, Tools};
 use crate::tcp::{Connection, Turn};
 use crate::udp::Flow;
-use crate::{GATEWAY, GATEWAY_V6, NAME_SERVER, dns};
+use crate::{GATEWAY, GATEWAY_V6, GUEST, GUEST_V6, NAME_SERVER, dns};
 
 /// The exit status if the gateway itself has failed, as of a container engine.
 pub const FAILED: u8 = 125;
@@ -42,6 +42,8 @@ pub struct Config {
     pub mtu: u16,
     /// Waits for children that outlive the command; they keep the network meanwhile.
     pub wait_for_all: bool,
+    /// Ports of the host that lead to ports of the command.
+    pub ports: Vec<Port>,
     /// Where a capture of the command's packets goes, with the reasons as comments.
     pub pcap: Option<PathBuf>,
     /// Says on standard error what is refused.
@@ -52,6 +54,15 @@ pub struct Config {
     pub command: Vec<OsString>,
 }
 
+/// A port of the host that leads to one of the command (TCP).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The address and port on the host.
+    pub host: SocketAddr,
+    /// The port of the command.
+    pub guest: u16,
+}
+
 /// Runs the command. Returns its exit status, or 128 and the signal that has ended it.
 ///
 /// # Errors
@@ -59,6 +70,7 @@ pub struct Config {
 pub fn run(config: &Config) -> Result<u8> {
     let files = tempfile::tempdir().context("cannot make a folder for files")?;
     let resolver = dns::write_files(files.path()).context("the host's name server")?;
+    let ports = config.ports.iter().map(publish).collect::<Result<Vec<_>>>()?;
     let (end, theirs) = End::pair()?;
     let mut inside = start(config, files.path().to_owned(), theirs)?;
     // No other process of the same user may look into this one.
@@ -72,13 +84,22 @@ pub fn run(config: &Config) -> Result<u8> {
     send_input(&end)?;
     let end = Arc::new(end);
     pass_signals(&end)?;
-    let mut gateway = Gateway::new(config, queues, resolver, end)?;
+    let mut gateway = Gateway::new(config, queues, resolver, (end, ports))?;
     let status = gateway.serve()?;
     let ended = inside.wait().context("the inside")?;
     Ok(match status {
         Some(status) => status,
         None => ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED).max(1),
     })
+}
+
+/// Listens on a port of the host.
+fn publish(port: &Port) -> Result<(TcpListener, u16)> {
+    let listener = TcpListener::bind(port.host).with_context(|| {
+        format!("cannot publish {}: choose a port that is free and allowed", port.host)
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, port.guest))
 }
 
 /// Starts the inside.
@@ -153,6 +174,8 @@ struct Gateway<'a> {
     connections: Numbered<Connection>,
     flows: Numbered<Flow>,
     resolver: Option<SocketAddr>,
+    /// Published ports, with the command's.
+    ports: Vec<(TcpListener, u16)>,
     end: Arc<End>,
     /// How the command has ended.
     status: Option<u8>,
@@ -168,7 +191,7 @@ impl<'a> Gateway<'a> {
         config: &'a Config,
         queues: Vec<OwnedFd>,
         resolver: Option<SocketAddr>,
-        end: Arc<End>,
+        (end, ports): (Arc<End>, Vec<(TcpListener, u16)>),
     ) -> Result<Gateway<'a>> {
         let [queue] = <[OwnedFd; 1]>::try_from(queues).map_err(|_| anyhow!("one queue"))?;
         let device = FdConfig::with_mtu(config.mtu).name(crate::INTERFACE);
@@ -191,6 +214,9 @@ impl<'a> Gateway<'a> {
         let (reactor, tools) = Reactor::new(queue)?;
         end.set_nonblocking()?;
         tools.watch(&*end, Token::End)?;
+        for (place, (listener, _)) in ports.iter().enumerate() {
+            tools.watch(listener, Token::Port(place))?;
+        }
         Ok(Gateway {
             config,
             reactor,
@@ -200,6 +226,7 @@ impl<'a> Gateway<'a> {
             connections: Numbered::new(),
             flows: Numbered::new(),
             resolver,
+            ports,
             end,
             status: None,
             over: false,
@@ -232,6 +259,7 @@ impl<'a> Gateway<'a> {
             Token::End => return self.on_message(),
             Token::Gate => return self.on_attempts(),
             Token::Datagrams => return self.on_datagrams(),
+            Token::Port(place) => return self.on_visitors(place),
             Token::Tcp(id) => {
                 let Some(connection) = self.connections.all.get_mut(&id) else { return Ok(()) };
                 connection.turn(news, &mut self.tools)
@@ -294,6 +322,29 @@ impl<'a> Gateway<'a> {
             self.on(token, Readiness::default())?;
         }
         Ok(())
+    }
+
+    /// Connections of the host's side to a published port.
+    fn on_visitors(&mut self, place: usize) -> Result<()> {
+        loop {
+            let Some((listener, port)) = self.ports.get(place) else { return Ok(()) };
+            let (host, peer) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // The visitor has gone, or descriptors are short: others are served.
+                Err(_) => return Ok(()),
+            };
+            let port = *port;
+            let (from, to) = visitor(peer.ip(), port);
+            let id = self.connections.next;
+            self.connections.next += 1;
+            let token = Token::Tcp(id);
+            // Without a connection the visitor is reset.
+            if let Ok(connection) = Connection::enter(host, (from, to), token, &self.tools) {
+                self.connections.all.insert(id, connection);
+                self.on(token, Readiness::default())?;
+            }
+        }
     }
 
     fn on_datagrams(&mut self) -> Result<()> {
@@ -363,5 +414,36 @@ impl<'a> Gateway<'a> {
         if self.config.verbose {
             eprintln!("plimsoll: {to} is closed: {why}");
         }
+    }
+}
+
+/// The source and the destination that the command sees of a visitor. An address of the host's
+/// loopback would be its own, so it sees the gateway's.
+fn visitor(ip: IpAddr, port: u16) -> (IpAddr, SocketAddr) {
+    match ip.to_canonical() {
+        ip @ IpAddr::V4(v4) => {
+            let from = if v4.is_loopback() { GATEWAY.into() } else { ip };
+            (from, SocketAddr::new(GUEST.into(), port))
+        }
+        ip @ IpAddr::V6(v6) => {
+            let near = v6.is_loopback() || v6.is_unicast_link_local();
+            let from = if near { GATEWAY_V6.into() } else { ip };
+            (from, SocketAddr::new(GUEST_V6.into(), port))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visitors_keep_their_address_unless_it_is_the_command_s_own() {
+        let seen = |ip: &str| visitor(ip.parse().unwrap(), 80).0.to_string();
+        assert_eq!(seen("192.0.2.7"), "192.0.2.7");
+        assert_eq!(seen("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(seen("127.0.0.1"), GATEWAY.to_string());
+        assert_eq!(seen("2001:db8::7"), "2001:db8::7");
+        assert_eq!(seen("::1"), GATEWAY_V6.to_string());
     }
 }

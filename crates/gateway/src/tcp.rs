@@ -1,17 +1,18 @@
-//! Connections: dialled on the host's side first, then accepted, then carried both ways.
+//! Connections: dialled on the host's side first, then accepted, then carried both ways. Those to a
+//! published port come from the host's side and are dialled inside.
 //!
 //! Data goes out from the receive queue's own memory and is taken from it once the host's socket
 //! has it, so that a slow destination closes the command's window. Data comes in by reads into
 //! memory that is then written by reference. Each end of stream, and each reset, is passed on.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{Shutdown, SocketAddr, TcpStream as HostStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as HostStream};
 use std::os::fd::OwnedFd;
 use std::task::Poll;
 use std::time::Duration;
 
 use plimsoll::gate::{Accepting, Incoming, Reject};
-use plimsoll::{Slice, TcpStream, WriteFlags};
+use plimsoll::{Connector, Slice, TcpStream, WriteFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
@@ -37,6 +38,8 @@ enum State {
     Dialling(Option<Incoming>),
     /// The command's side is being answered.
     Accepting(Accepting),
+    /// The command's side is being dialled, for a published port.
+    Entering(TcpStream),
     Open(Open),
 }
 
@@ -48,6 +51,12 @@ struct Open {
     up: bool,
     /// The host may still send.
     down: bool,
+}
+
+impl Open {
+    fn new(guest: TcpStream) -> Open {
+        Open { guest, pending: None, up: true, down: true }
+    }
 }
 
 /// The outcome of a turn.
@@ -109,6 +118,23 @@ impl Connection {
         }
     }
 
+    /// Dials a port of the command for a connection of the host's side. `from` is the source that
+    /// the command sees.
+    ///
+    /// # Errors
+    /// If the dial cannot begin.
+    pub(crate) fn enter(
+        host: HostStream,
+        (from, to): (IpAddr, SocketAddr),
+        token: Token,
+        tools: &Tools,
+    ) -> io::Result<Connection> {
+        host.set_nonblocking(true)?;
+        tools.watch(&host, token)?;
+        let guest = Connector::new(&tools.stack).local(SocketAddr::new(from, 0)).start(to)?;
+        Ok(Connection { state: State::Entering(guest), host, token, ready: Readiness::default() })
+    }
+
     /// Goes on as far as it can.
     pub(crate) fn turn(&mut self, news: Readiness, tools: &mut Tools) -> Turn {
         self.ready.readable |= news.readable;
@@ -141,18 +167,31 @@ impl Connection {
                             self.reset_host();
                             return Turn::Done;
                         }
-                        Poll::Ready(Ok(guest)) => {
-                            if guest.set_nonblocking(true).is_err() {
-                                return Turn::Done;
-                            }
-                            // Answers of the host leave as they come.
-                            let _ = self.host.set_nodelay(true);
-                            State::Open(Open { guest, pending: None, up: true, down: true })
+                        Poll::Ready(Ok(guest)) => State::Open(Open::new(guest)),
+                    }
+                }
+                State::Entering(guest) => {
+                    match guest.poll_connected(&tools.ready.waker(self.token.number())) {
+                        Poll::Pending => return Turn::Sleep,
+                        Poll::Ready(Err(_)) => {
+                            self.reset_host();
+                            return Turn::Done;
                         }
+                        Poll::Ready(Ok(())) => match guest.try_clone() {
+                            Ok(guest) => State::Open(Open::new(guest)),
+                            Err(_) => return Turn::Done,
+                        },
                     }
                 }
                 State::Open(_) => return self.carry(tools),
             };
+            if let State::Open(open) = &next {
+                if open.guest.set_nonblocking(true).is_err() {
+                    return Turn::Done;
+                }
+                // Data leaves the host as the command has sent it.
+                let _ = self.host.set_nodelay(true);
+            }
             self.state = next;
         }
     }

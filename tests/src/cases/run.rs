@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::ends_as_the_command_does", statuses),
     Case::light("run::bytes_go_both_ways", bytes),
     Case::light("run::errors_are_those_of_the_host", errors),
+    Case::light("run::published_ports_lead_inside", ports),
     Case::light("run::children_keep_the_network", children),
     Case::light("run::the_command_has_no_right_over_us", rights),
 ];
@@ -142,6 +143,36 @@ print(tcp('{NEAR}', 9), tcp('169.254.169.254', 80), tcp('10.0.2.2', 9))
             == ["ECONNREFUSED ENETUNREACH ECONNREFUSED", "EHOSTUNREACH EHOSTUNREACH ECONNREFUSED"],
         "{said}"
     );
+    Ok(())
+}
+
+fn ports() -> Result<()> {
+    let world = World::new()?;
+    let server = "import socket
+s = socket.create_server(('', 8080)); print('ready', flush=True)
+for _ in range(2):
+    c, peer = s.accept(); print(peer[0], flush=True); c.sendall(c.recv(9)); c.close()";
+    let second = format!("{NEAR}:7008:8080");
+    let publish = ["-p", "7007:8080", "-p", &second];
+    let mut inside = world.run(&publish, &["python3", "-c", server])?;
+    let mut inside = Process::spawn("plimsoll run", &mut inside)?;
+    inside.wait_line(LATER, |line| line == "ready")?;
+    // A second one with the same port ends before its command starts.
+    let taken = world.ended(&publish, &["echo", "started"])?;
+    ensure!(taken.status.code() == Some(125) && taken.stdout.is_empty(), "{}", taken.said);
+    ensure!(taken.said.contains("cannot publish 127.0.0.1:7007"), "{}", taken.said);
+    for (from, address, port) in
+        [(&world.hosts.near, "127.0.0.1", 7007), (&world.hosts.far, NEAR, 7008)]
+    {
+        let ask = format!(
+            "import socket; c = socket.create_connection(('{address}', {port}))
+c.sendall(b'ahoy'); assert c.recv(9) == b'ahoy' and c.recv(9) == b''"
+        );
+        Process::spawn("client", from.command("python3").args(["-c", &ask]))?.success(LATER)?;
+    }
+    // The host's loopback is not the command's, which sees the gateway in its place.
+    let ended = inside.success(LATER)?;
+    ensure!(ended.stdout == format!("ready\n10.0.2.2\n{FAR}\n"), "{}", ended.said);
     Ok(())
 }
 
