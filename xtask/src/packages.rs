@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{self, quiet};
 
 /// A program that must be there, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 11] = [
+const NEEDED: [(&str, &str); 12] = [
     ("ip", "iproute2"),
     ("nstat", "iproute2"),
     ("tc", "iproute2"),
@@ -28,6 +28,7 @@ const NEEDED: [(&str, &str); 11] = [
     ("nginx", "nginx-light"),
     ("tcpdump", "tcpdump"),
     ("tshark", "tshark"),
+    ("python3", "python3"),
 ];
 
 /// The same for the programs of others that the suites of `nightly` and single benches run.

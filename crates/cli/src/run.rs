@@ -20,6 +20,12 @@ pub(crate) struct RunArgs {
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1500",
           value_parser = |text: &str| units::whole(text, 1280_u16, 65_520))]
     pub mtu: u16,
+    /// Let the command reach the host's loopback as host.plimsoll
+    #[arg(long)]
+    pub host_loopback: bool,
+    /// Let the command reach link-local addresses, which includes metadata services
+    #[arg(long)]
+    pub allow_link_local: bool,
     /// Lead a port of the host to one of the command (TCP), on 127.0.0.1 unless an address is
     /// given; may be given several times
     #[arg(short = 'p', long = "publish", value_name = "[IP:]HOST:GUEST", value_parser = port)]
@@ -129,6 +135,8 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
     gateway::run(&gateway::Config {
         mtu: args.mtu,
         wait_for_all: !args.no_wait,
+        host_loopback: args.host_loopback,
+        allow_link_local: args.allow_link_local,
         ports: args.ports.clone(),
         pcap: args.pcap.clone(),
         verbose: args.verbose,

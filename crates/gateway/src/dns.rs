@@ -5,13 +5,16 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use crate::NAME_SERVER;
+use crate::{GATEWAY, GATEWAY_V6, NAME_SERVER};
 
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The host's name inside.
+const HOST: &str = "host.plimsoll";
 /// The port of DNS.
 pub(crate) const PORT: u16 = 53;
 
 /// The first name server of a `resolv.conf` (resolv.conf(5)). Queries go to it as they are.
-pub(crate) fn name_server(text: &str) -> Option<SocketAddr> {
+fn name_server(text: &str) -> Option<SocketAddr> {
     let server = |line: &str| {
         let mut words = line.split_whitespace();
         let is_one = words.next() == Some("nameserver");
@@ -35,19 +38,24 @@ fn resolv_conf(hosts: &str) -> String {
     text
 }
 
-/// Writes the files that replace those of the host into `folder`. Returns the host's name server.
+/// The host's first name server at this moment.
+pub(crate) fn host_name_server() -> Option<SocketAddr> {
+    name_server(&fs::read_to_string(RESOLV_CONF).ok()?)
+}
+
+/// Writes the files that replace those of the host into `folder`.
 ///
 /// # Errors
-/// If a file cannot be written.
-pub(crate) fn write_files(folder: &Path) -> io::Result<Option<SocketAddr>> {
+/// If a file cannot be read or written.
+pub(crate) fn write_files(folder: &Path) -> io::Result<()> {
     let read = |path: &str| match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         text => text,
     };
-    let (resolv, hosts) = (read("/etc/resolv.conf")?, read("/etc/hosts")?);
+    let (resolv, hosts) = (read(RESOLV_CONF)?, read("/etc/hosts")?);
     fs::write(folder.join("resolv.conf"), resolv_conf(&resolv))?;
-    fs::write(folder.join("hosts"), hosts)?;
-    Ok(name_server(&resolv))
+    let ours = format!("\n{GATEWAY} {HOST}\n{GATEWAY_V6} {HOST}\n");
+    fs::write(folder.join("hosts"), hosts + &ours)
 }
 
 #[cfg(test)]

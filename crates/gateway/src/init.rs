@@ -5,13 +5,15 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use rustix::process::{
     Pid, Signal, WaitOptions, getgid, getuid, kill_process, set_parent_process_death_signal, wait,
 };
@@ -38,6 +40,7 @@ pub fn run(start: &[String], command: &[OsString], wait_for_all: bool) -> Result
         "cannot mount /proc, without which the command would see the host's processes; a container \
          that covers parts of /proc forbids it",
     )?;
+    protect_proc()?;
     let _ignored = inside::ignore_terminal()?;
     let child = Command::new("/proc/self/exe")
         .args(start)
@@ -47,12 +50,33 @@ pub fn run(start: &[String], command: &[OsString], wait_for_all: bool) -> Result
         .context("cannot start the command")?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| anyhow!("the command has no process"))?;
-    let signals = end.clone();
+    let ended = Arc::new(AtomicBool::new(false));
+    let (signals, over) = (end.clone(), ended.clone());
     thread::Builder::new()
         .name("signals".into())
-        .spawn(move || pass_signals(&signals, pid))
+        .spawn(move || pass_signals(&signals, pid, &over))
         .context("cannot start a thread")?;
-    collect(&end, pid, wait_for_all)
+    collect(&end, (pid, &ended), wait_for_all)
+}
+
+/// Makes the host's own settings read-only: their files ask for the user, so that a command of
+/// root could write them.
+fn protect_proc() -> Result<()> {
+    for name in ["sys", "sysrq-trigger", "irq", "bus", "fs"] {
+        let path = format!("/proc/{name}");
+        if !Path::new(&path).exists() {
+            continue;
+        }
+        let flags = MountFlags::BIND
+            | MountFlags::RDONLY
+            | MountFlags::NOSUID
+            | MountFlags::NODEV
+            | MountFlags::NOEXEC;
+        mount_bind(&path, &path)
+            .and_then(|()| mount_remount(&path, flags, c""))
+            .with_context(|| format!("cannot make {path} read-only"))?;
+    }
+    Ok(())
 }
 
 /// The command's standard input, which the gateway has sent.
@@ -67,20 +91,24 @@ fn input(end: &End) -> Result<Stdio> {
     }
 }
 
-fn pass_signals(end: &End, pid: Pid) {
+/// Passes signals on to the command. Once it has ended, one that would end it ends the others.
+fn pass_signals(end: &End, pid: Pid, ended: &AtomicBool) {
     while let Ok(Some((message, _))) = end.receive() {
-        if let Message::Signal(number) = message
-            && let Some(signal) = Signal::from_named_raw(number.into())
-        {
-            // It may have ended.
+        let Message::Signal(number) = message else { continue };
+        let Some(signal) = Signal::from_named_raw(number.into()) else { continue };
+        if !ended.load(Ordering::Acquire) {
+            // It may be about to be reported.
             let _ = kill_process(pid, signal);
+        } else if [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal) {
+            // The kernel ends all processes with process 1.
+            std::process::exit(0);
         }
     }
 }
 
 /// Waits for all children, reports the end of the command, and returns when none is left, or with
 /// the command: then the kernel ends the others with this process.
-fn collect(end: &End, command: Pid, wait_for_all: bool) -> Result<()> {
+fn collect(end: &End, (command, ended): (Pid, &AtomicBool), wait_for_all: bool) -> Result<()> {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == command => {
@@ -90,6 +118,7 @@ fn collect(end: &End, command: Pid, wait_for_all: bool) -> Result<()> {
                     // It has stopped or goes on.
                     (None, None) => continue,
                 };
+                ended.store(true, Ordering::Release);
                 end.send(report, &[])?;
                 if !wait_for_all {
                     return Ok(());

@@ -17,6 +17,8 @@ use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use rustix::net::netdevice;
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{CapabilitySet, UnshareFlags};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::handover::{End, Message};
 use crate::{GATEWAY, GATEWAY_V6, GUEST, GUEST_V6, INTERFACE, routing};
@@ -131,7 +133,15 @@ fn replace_files(folder: &Path) -> Result<()> {
     for name in ["resolv.conf", "hosts"] {
         let path = Path::new("/etc").join(name);
         // Programs read the file that a symbolic link points to.
-        let Ok(target) = fs::canonicalize(&path) else { continue };
+        let target = match fs::canonicalize(&path) {
+            Ok(target) => target,
+            Err(_) if name == "hosts" => continue,
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("{}: the command needs one to find its name server", path.display())
+                });
+            }
+        };
         mount_bind(folder.join(name), &target)
             .with_context(|| format!("cannot mount over {}", target.display()))?;
     }
@@ -147,8 +157,18 @@ fn keep_capabilities() -> Result<()> {
     rustix::thread::configure_capability_in_ambient_set(needed, true).context("capabilities")
 }
 
-/// Signals that a terminal sends to all processes in the foreground.
-pub(crate) fn ignore_terminal() -> Result<signal_hook::iterator::Signals> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-    signal_hook::iterator::Signals::new([SIGINT, SIGQUIT, SIGHUP, SIGTERM]).context("signals")
+/// Takes signals that a terminal sends to all processes in the foreground, and that of `kill`:
+/// they are for the command.
+pub(crate) fn ignore_terminal() -> Result<Signals> {
+    take_signals(&[SIGINT, SIGQUIT, SIGHUP, SIGTERM])
+}
+
+/// Takes these signals. Those that were ignored when the program was started, as by nohup(1), stay
+/// ignored for the command.
+pub(crate) fn take_signals(wanted: &[i32]) -> Result<Signals> {
+    let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let wanted = wanted.iter().filter(|&&signal| ignored & (1 << (signal - 1)) == 0);
+    Signals::new(wanted).context("signals")
 }

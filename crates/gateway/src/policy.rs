@@ -14,8 +14,10 @@ use crate::routing;
 pub enum Closed {
     /// It leads to the host itself.
     Host,
-    /// It is of a link of the host, metadata services included.
+    /// It is of a link of the host.
     LinkLocal,
+    /// A cloud has its metadata service there, at an address that is not link-local.
+    Metadata,
     /// It is a group, a broadcast address or no address of a host.
     NoHost,
 }
@@ -25,14 +27,24 @@ impl fmt::Display for Closed {
         f.write_str(match self {
             Closed::Host => "it is the host itself",
             Closed::LinkLocal => "it is link-local",
+            Closed::Metadata => "it is of a metadata service",
             Closed::NoHost => "it is a group or a broadcast address",
         })
     }
 }
 
+/// Metadata services that are not at 169.254.169.254: of Alibaba, Azure, Oracle and Amazon.
+const METADATA: [IpAddr; 4] = [
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+];
+
 /// Why `ip` is closed by what it is; `None` if the routing decides.
 fn by_kind(ip: IpAddr) -> Option<Closed> {
     match ip {
+        ip if METADATA.contains(&ip) => Some(Closed::Metadata),
         IpAddr::V4(ip) if ip.is_loopback() || ip.octets()[0] == 0 => Some(Closed::Host),
         IpAddr::V4(ip) if ip.is_link_local() => Some(Closed::LinkLocal),
         // 240.0.0.0/4, with the broadcast address, is no host's (RFC 1112, section 4).
@@ -101,6 +113,8 @@ mod tests {
             ("169.254.169.254", Some(Closed::LinkLocal)),
             ("::ffff:169.254.169.254", Some(Closed::LinkLocal)),
             ("fe80::1", Some(Closed::LinkLocal)),
+            ("100.100.100.200", Some(Closed::Metadata)),
+            ("fd00:ec2::254", Some(Closed::Metadata)),
             ("224.0.0.1", Some(Closed::NoHost)),
             ("255.255.255.255", Some(Closed::NoHost)),
             ("ff02::1", Some(Closed::NoHost)),

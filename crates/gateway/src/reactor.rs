@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use plimsoll::{ChunkWriter, IdlePolls, QueueLoop, ReadyQueue, Slice, Stack, Watch};
 use rustix::buffer::spare_capacity;
@@ -103,7 +104,7 @@ impl Tools {
     }
 
     /// Frees the chunk: the loop is about to sleep.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn free_chunk(&mut self) {
         self.chunk = None;
     }
 }
@@ -128,12 +129,12 @@ impl Reactor {
         Ok((Reactor { queue, watches, idle, events: Vec::with_capacity(256) }, tools))
     }
 
-    /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, unless
-    /// `again` says that something can go on.
+    /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, but no
+    /// longer than `longest`, unless `again` says that something can go on.
     pub(crate) fn turn(
         &mut self,
         tools: &mut Tools,
-        again: bool,
+        (again, longest): (bool, Option<Duration>),
         ready: &mut Vec<(Token, Readiness)>,
     ) -> io::Result<()> {
         let mut worked = self.queue.poll().worked || again;
@@ -143,12 +144,12 @@ impl Reactor {
         worked |= !ready.is_empty();
         if worked {
             self.idle.on_work();
-            return self.wait_at_most(tools, Some(0), ready);
+            return self.look(tools, ready);
         }
         if self.idle.poll_again() {
-            return self.wait_at_most(tools, Some(0), ready);
+            return self.look(tools, ready);
         }
-        tools.let_go();
+        tools.free_chunk();
         let prepared = self.queue.prepare_wait(|| !tools.ready.is_empty());
         let Some(wait) = prepared.map_err(io::Error::other)? else { return Ok(()) };
         let watches: Vec<Watch> = wait.watches().collect();
@@ -165,21 +166,18 @@ impl Reactor {
             }
             self.watches = watches;
         }
-        let timeout = wait.timeout().map(|time| Timespec {
+        let timeout = wait.timeout().into_iter().chain(longest).min();
+        let timeout = timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
         wait_for(&tools.epoll, timeout.as_ref(), &mut self.events, ready)
     }
 
-    fn wait_at_most(
-        &mut self,
-        tools: &Tools,
-        seconds: Option<i64>,
-        ready: &mut Vec<(Token, Readiness)>,
-    ) -> io::Result<()> {
-        let timeout = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
-        wait_for(&tools.epoll, timeout.as_ref(), &mut self.events, ready)?;
+    /// Takes what is ready now.
+    fn look(&mut self, tools: &Tools, ready: &mut Vec<(Token, Readiness)>) -> io::Result<()> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        wait_for(&tools.epoll, Some(&now), &mut self.events, ready)?;
         if ready.iter().any(|&(token, _)| token != Token::Stack) {
             self.idle.on_work();
         }
@@ -215,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_told_apart() {
+    fn tokens_have_numbers_of_their_own() {
         let all = [
             Token::Stack,
             Token::End,

@@ -15,21 +15,22 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
+use rustix::io::Errno;
 
 /// Bytes of an answer, at most.
 const ANSWER: usize = 16_384;
 
 /// Sends one request and returns the first answer: what was asked for, or the acknowledgement.
-fn ask(message: RouteNetlinkMessage, flags: u16) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
+fn request(asked: RouteNetlinkMessage, flags: u16) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
     let mut socket = Socket::new(NETLINK_ROUTE).context("netlink")?;
     socket.bind_auto().context("netlink")?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
     header.sequence_number = 1;
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(asked));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
     socket.send(&bytes, 0).context("netlink")?;
     let mut answer = Vec::with_capacity(ANSWER);
     socket.recv(&mut answer, 0).context("netlink")?;
@@ -39,7 +40,7 @@ fn ask(message: RouteNetlinkMessage, flags: u16) -> Result<NetlinkPayload<RouteN
 
 /// Asks for a change.
 fn change(what: &str, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
-    match ask(message, flags | NLM_F_ACK)? {
+    match request(message, flags | NLM_F_ACK)? {
         NetlinkPayload::Error(error) if error.code.is_some() => {
             Err(error.to_io()).with_context(|| what.to_owned())
         }
@@ -69,12 +70,20 @@ pub(crate) fn is_local(ip: IpAddr) -> Result<bool> {
     message.header.address_family = family(ip);
     message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
     message.attributes.push(RouteAttribute::Destination(route_address(ip)));
-    Ok(match ask(RouteNetlinkMessage::GetRoute(message), 0)? {
+    Ok(match request(RouteNetlinkMessage::GetRoute(message), 0)? {
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
             matches!(route.header.kind, RouteType::Local | RouteType::Anycast)
         }
-        // No route, or a route that refuses: a dial fails by itself.
-        NetlinkPayload::Error(_) => false,
+        NetlinkPayload::Error(error) => {
+            // No route, or a route that refuses: a dial fails by itself.
+            let known = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::ACCESS, Errno::INVAL];
+            let error = error.to_io();
+            let code = error.raw_os_error().map(i32::abs);
+            match known.iter().any(|known| code == Some(known.raw_os_error())) {
+                true => false,
+                false => return Err(error).context("netlink"),
+            }
+        }
         other => bail!("netlink: unexpected answer {other:?}"),
     })
 }

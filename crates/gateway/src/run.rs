@@ -2,28 +2,33 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{self, Poll};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use plimsoll::device::tun::{self, FdConfig, PacketHeader};
 use plimsoll::gate::{GateConfig, GatedListener, Incoming, Reject, Unreachable};
 use plimsoll::{Stack, UdpListener, UdpSocket};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getpgrp, getrlimit, setrlimit};
+use rustix::termios::tcgetpgrp;
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::Signals;
 
 use crate::handover::{End, Message};
+use crate::inside;
 use crate::policy::{self, Closed};
 use crate::reactor::{Reactor, Readiness, Token, Tools};
-use crate::tcp::{Connection, Turn};
+use crate::tcp::{Connection, Progress};
 use crate::udp::Flow;
 use crate::{GATEWAY, GATEWAY_V6, GUEST, GUEST_V6, NAME_SERVER, dns};
 
@@ -32,6 +37,16 @@ pub const FAILED: u8 = 125;
 
 /// How long an attempt waits for its dial: longer than Linux dials.
 const DIAL: Duration = Duration::from_secs(150);
+/// Attempts that are dialled at once, at most.
+const ATTEMPTS: usize = 16_384;
+/// How long data that the command has left goes out, at most.
+const LINGER: Duration = Duration::from_secs(30);
+/// How long after the host's side has failed the command's is reset, at the latest.
+const LATEST_RESET: Duration = Duration::from_secs(5);
+/// How often the loop looks whether one of these is due.
+const POLL: Duration = Duration::from_millis(20);
+/// How often connections are looked at that have ended without a wake-up.
+const SWEEP: Duration = Duration::from_secs(10);
 /// Bytes of the longest datagram.
 const DATAGRAM: usize = 65_535;
 
@@ -42,6 +57,10 @@ pub struct Config {
     pub mtu: u16,
     /// Waits for children that outlive the command; they keep the network meanwhile.
     pub wait_for_all: bool,
+    /// The gateway's own address leads to the host's loopback.
+    pub host_loopback: bool,
+    /// Link-local addresses may be reached, metadata services included.
+    pub allow_link_local: bool,
     /// Ports of the host that lead to ports of the command.
     pub ports: Vec<Port>,
     /// Where a capture of the command's packets goes, with the reasons as comments.
@@ -69,13 +88,14 @@ pub struct Port {
 /// If the gateway cannot be set up, or fails.
 pub fn run(config: &Config) -> Result<u8> {
     let files = tempfile::tempdir().context("cannot make a folder for files")?;
-    let resolver = dns::write_files(files.path()).context("the host's name server")?;
+    dns::write_files(files.path()).context("the files of the command's name server")?;
     let ports = config.ports.iter().map(publish).collect::<Result<Vec<_>>>()?;
     let (end, theirs) = End::pair()?;
     let mut inside = start(config, files.path().to_owned(), theirs)?;
     // No other process of the same user may look into this one.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("prctl")?;
+    raise_limit();
     let queues = match end.receive() {
         Ok(Some((Message::Queues, queues))) => queues,
         // It has said why.
@@ -83,8 +103,11 @@ pub fn run(config: &Config) -> Result<u8> {
     };
     send_input(&end)?;
     let end = Arc::new(end);
-    pass_signals(&end)?;
-    let mut gateway = Gateway::new(config, queues, resolver, (end, ports))?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut gateway = Gateway::new(config, queues, (end.clone(), ended.clone()), ports)?;
+    // Rights are those of a thread: another one begins without them.
+    give_up_rights()?;
+    pass_signals(&end, &ended)?;
     let status = gateway.serve()?;
     let ended = inside.wait().context("the inside")?;
     Ok(match status {
@@ -133,16 +156,38 @@ fn send_input(end: &End) -> Result<()> {
     end.send(Message::Input, &fds)
 }
 
-/// Passes signals for this process on to the command. A terminal sends its own to the command as
-/// well, so those are not passed on.
-fn pass_signals(end: &Arc<End>) -> Result<()> {
+/// As many descriptors as may be: each connection has one of the host's.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // With the lower limit fewer connections are served.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Packets of the command are processed without any right that this user has not.
+fn give_up_rights() -> Result<()> {
+    rustix::thread::set_no_new_privs(true).context("prctl")?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, sets).context("capabilities")
+}
+
+/// Whether this process is in the foreground of a terminal, whose signals the command gets as well.
+fn is_in_foreground() -> bool {
+    let group = File::open("/dev/tty").ok().and_then(|tty| tcgetpgrp(tty).ok());
+    group.is_some_and(|group| group == getpgrp())
+}
+
+/// Passes signals for this process on to the command. In the foreground, those of a terminal are
+/// not passed on as long as it has not `ended`: it has them already.
+fn pass_signals(end: &Arc<End>, ended: &Arc<AtomicBool>) -> Result<()> {
     let wanted = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH];
-    let mut signals = Signals::new(wanted).context("signals")?;
-    let end = end.clone();
+    let mut signals = inside::take_signals(&wanted)?;
+    let (end, ended) = (end.clone(), ended.clone());
     let pass = move || {
         for signal in signals.forever() {
             let from_terminal = matches!(signal, SIGINT | SIGQUIT | SIGHUP | SIGWINCH)
-                && io::stderr().is_terminal();
+                && !ended.load(Ordering::Acquire)
+                && is_in_foreground();
             if !from_terminal && let Ok(number) = u8::try_from(signal) {
                 // The command may have ended.
                 let _ = end.send(Message::Signal(number), &[]);
@@ -173,15 +218,19 @@ struct Gateway<'a> {
     datagrams: UdpListener,
     connections: Numbered<Connection>,
     flows: Numbered<Flow>,
-    resolver: Option<SocketAddr>,
     /// Published ports, with the command's.
     ports: Vec<(TcpListener, u16)>,
     end: Arc<End>,
     /// How the command has ended.
     status: Option<u8>,
+    /// It has.
+    ended: Arc<AtomicBool>,
     /// All processes inside have ended.
     over: bool,
     buf: Vec<u8>,
+    /// Connections whose host's side has failed, and until when the command may take what came
+    /// before.
+    broken: Vec<(usize, Instant)>,
     /// Tokens that can go on without news.
     again: Vec<(Token, Readiness)>,
 }
@@ -190,8 +239,8 @@ impl<'a> Gateway<'a> {
     fn new(
         config: &'a Config,
         queues: Vec<OwnedFd>,
-        resolver: Option<SocketAddr>,
-        (end, ports): (Arc<End>, Vec<(TcpListener, u16)>),
+        (end, ended): (Arc<End>, Arc<AtomicBool>),
+        ports: Vec<(TcpListener, u16)>,
     ) -> Result<Gateway<'a>> {
         let [queue] = <[OwnedFd; 1]>::try_from(queues).map_err(|_| anyhow!("one queue"))?;
         let device = FdConfig::with_mtu(config.mtu).name(crate::INTERFACE);
@@ -206,7 +255,7 @@ impl<'a> Gateway<'a> {
         }
         let stack = builder.build_without_thread()?;
         // All attempts are of one guest. A dial ends by the host's own timeout.
-        let gate = GateConfig::default().per_source(usize::MAX).wait(DIAL);
+        let gate = GateConfig::default().waiting(ATTEMPTS).per_source(ATTEMPTS).wait(DIAL);
         let gate = GatedListener::bind_any(&stack, gate)?;
         let datagrams = UdpListener::bind_any(&stack)?;
         datagrams.set_nonblocking(true)?;
@@ -225,12 +274,13 @@ impl<'a> Gateway<'a> {
             datagrams,
             connections: Numbered::new(),
             flows: Numbered::new(),
-            resolver,
             ports,
             end,
             status: None,
+            ended,
             over: false,
             buf: vec![0; DATAGRAM],
+            broken: Vec::new(),
             again: vec![
                 (Token::End, Readiness::default()),
                 (Token::Gate, Readiness::default()),
@@ -241,21 +291,59 @@ impl<'a> Gateway<'a> {
 
     /// Serves until all processes inside have ended. Returns the status of the command.
     fn serve(&mut self) -> Result<Option<u8>> {
-        let mut ready = Vec::new();
-        while !self.over {
+        let (mut ready, mut until, mut swept) = (Vec::new(), None, Instant::now());
+        loop {
             ready.append(&mut self.again);
-            let again = !ready.is_empty();
-            self.reactor.turn(&mut self.tools, again, &mut ready)?;
+            let soon = self.over || !self.broken.is_empty();
+            let longest = if soon { POLL } else { SWEEP };
+            let longest = (soon || !self.connections.all.is_empty()).then_some(longest);
+            self.reactor.turn(&mut self.tools, (!ready.is_empty(), longest), &mut ready)?;
             for (token, news) in ready.drain(..) {
                 self.on(token, news)?;
             }
+            self.reset_broken();
+            if swept.elapsed() >= SWEEP {
+                swept = Instant::now();
+                let dead = |connection: &mut Connection| {
+                    let dead = connection.is_dead();
+                    if dead {
+                        connection.reset_host();
+                    }
+                    dead
+                };
+                self.connections.all.retain(|_, connection| !dead(connection));
+            }
+            if self.over {
+                let until = *until.get_or_insert(Instant::now() + LINGER);
+                let goes_out = self.connections.all.values().any(Connection::goes_out);
+                if !goes_out || Instant::now() >= until {
+                    break;
+                }
+            }
         }
+        // The host's side must not take a cut for the end of a stream.
+        let left = self.connections.all.values().filter(|connection| connection.goes_out());
+        left.for_each(Connection::reset_host);
         Ok(self.status)
+    }
+
+    /// Resets the command's side where the host's has failed, once it has what came before.
+    fn reset_broken(&mut self) {
+        let connections = &mut self.connections.all;
+        self.broken.retain(|&(id, until)| {
+            let Some(connection) = connections.get(&id) else { return false };
+            let is_due = connection.is_delivered() || Instant::now() >= until;
+            if is_due {
+                connection.reset_guest();
+                connections.remove(&id);
+            }
+            !is_due
+        });
     }
 
     fn on(&mut self, token: Token, news: Readiness) -> Result<()> {
         let turn = match token {
-            Token::Stack => Turn::Sleep,
+            Token::Stack => Progress::Sleep,
             Token::End => return self.on_message(),
             Token::Gate => return self.on_attempts(),
             Token::Datagrams => return self.on_datagrams(),
@@ -270,11 +358,16 @@ impl<'a> Gateway<'a> {
             }
         };
         match (turn, token) {
-            (Turn::Sleep, _) => {}
-            (Turn::Again, token) => self.again.push((token, Readiness::default())),
-            (Turn::Done, Token::Tcp(id)) => drop(self.connections.all.remove(&id)),
-            (Turn::Done, Token::Udp(id)) => drop(self.flows.all.remove(&id)),
-            (Turn::Done, _) => {}
+            (Progress::Sleep, _) => {}
+            (Progress::Again, token) => self.again.push((token, Readiness::default())),
+            (Progress::Broken, Token::Tcp(id)) => {
+                if !self.broken.iter().any(|&(known, _)| known == id) {
+                    self.broken.push((id, Instant::now() + LATEST_RESET));
+                }
+            }
+            (Progress::Done, Token::Tcp(id)) => drop(self.connections.all.remove(&id)),
+            (Progress::Done, Token::Udp(id)) => drop(self.flows.all.remove(&id)),
+            (Progress::Done | Progress::Broken, _) => {}
         }
         Ok(())
     }
@@ -282,19 +375,26 @@ impl<'a> Gateway<'a> {
     fn on_message(&mut self) -> Result<()> {
         loop {
             match self.end.receive() {
-                Ok(Some((Message::Exited(status), _))) => self.status = Some(status),
+                Ok(Some((Message::Exited(status), _))) => self.on_end(status),
                 Ok(Some((Message::Signaled(signal), _))) => {
-                    self.status = Some(128_u8.saturating_add(signal));
+                    self.on_end(128_u8.saturating_add(signal));
                 }
                 Ok(Some(_)) => {}
-                Ok(None) | Err(Errno::CONNRESET) => {
+                Ok(None) => {
                     self.over = true;
                     return Ok(());
                 }
+                // A signal was not read; what comes before the end still is.
+                Err(Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(error) => return Err(error).context("the inside"),
             }
         }
+    }
+
+    fn on_end(&mut self, status: u8) {
+        self.status = Some(status);
+        self.ended.store(true, Ordering::Release);
     }
 
     fn on_attempts(&mut self) -> Result<()> {
@@ -388,31 +488,43 @@ impl<'a> Gateway<'a> {
     fn destination(&self, to: SocketAddr) -> Result<SocketAddr, Unreachable> {
         if to == SocketAddr::new(IpAddr::V4(NAME_SERVER), dns::PORT) {
             // The host's name server is the one address that may be on the host itself.
-            return self.resolver.ok_or(Unreachable::Port);
+            return dns::host_name_server().ok_or(Unreachable::Port);
         }
-        let own = [IpAddr::V4(GATEWAY), IpAddr::V4(NAME_SERVER), IpAddr::V6(GATEWAY_V6)];
-        if own.contains(&to.ip()) {
-            return Err(Unreachable::Port);
-        }
-        match policy::closed(to.ip()) {
+        let loopback = match to.ip() {
+            IpAddr::V4(GATEWAY) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            IpAddr::V6(GATEWAY_V6) => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            IpAddr::V4(NAME_SERVER) => None,
+            ip => return self.judged(ip, to),
+        };
+        let loopback = loopback.filter(|_| self.config.host_loopback);
+        loopback.map(|ip| SocketAddr::new(ip, to.port())).ok_or(Unreachable::Port)
+    }
+
+    /// The same for a destination beyond the gateway.
+    fn judged(&self, ip: IpAddr, to: SocketAddr) -> Result<SocketAddr, Unreachable> {
+        match policy::closed(ip) {
             Ok(None) => Ok(to),
+            Ok(Some(Closed::LinkLocal | Closed::Metadata)) if self.config.allow_link_local => {
+                Ok(to)
+            }
             Ok(Some(why)) => {
-                self.tell(to, why.to_string());
+                self.report(to, &why.to_string());
                 Err(match why {
                     Closed::NoHost => Unreachable::Network,
-                    Closed::Host | Closed::LinkLocal => Unreachable::Prohibited,
+                    _ => Unreachable::Prohibited,
                 })
             }
             Err(error) => {
-                self.tell(to, format!("{error:#}"));
+                self.report(to, &format!("{error:#}"));
                 Err(Unreachable::Prohibited)
             }
         }
     }
 
-    fn tell(&self, to: SocketAddr, why: String) {
+    fn report(&self, to: SocketAddr, why: &str) {
         if self.config.verbose {
-            eprintln!("plimsoll: {to} is closed: {why}");
+            // The reader may be gone.
+            let _ = writeln!(io::stderr(), "plimsoll: {to} is closed: {why}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use plimsoll::gate::{Accepting, Incoming, Reject};
-use plimsoll::{Connector, Slice, TcpStream, WriteFlags};
+use plimsoll::{Connector, Slice, State as ConnState, TcpStream, WriteFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
@@ -51,21 +51,25 @@ struct Open {
     up: bool,
     /// The host may still send.
     down: bool,
+    /// The host's side has failed.
+    broken: bool,
 }
 
 impl Open {
     fn new(guest: TcpStream) -> Open {
-        Open { guest, pending: None, up: true, down: true }
+        Open { guest, pending: None, up: true, down: true, broken: false }
     }
 }
 
-/// The outcome of a turn.
+/// How far a turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Progress {
     /// It waits for a wake-up.
     Sleep,
     /// It could go on.
     Again,
+    /// The host's side has failed. The command is to be reset once it has what came before.
+    Broken,
     /// It is over.
     Done,
 }
@@ -136,7 +140,7 @@ impl Connection {
     }
 
     /// Goes on as far as it can.
-    pub(crate) fn turn(&mut self, news: Readiness, tools: &mut Tools) -> Turn {
+    pub(crate) fn turn(&mut self, news: Readiness, tools: &mut Tools) -> Progress {
         self.ready.readable |= news.readable;
         self.ready.writable |= news.writable;
         loop {
@@ -144,17 +148,17 @@ impl Connection {
                 State::Dialling(incoming) => {
                     let waker = tools.ready.waker(self.token.number());
                     if incoming.as_ref().is_none_or(|it| it.poll_cancelled(&waker).is_ready()) {
-                        return Turn::Done;
+                        return Progress::Done;
                     }
                     if !self.ready.writable {
-                        return Turn::Sleep;
+                        return Progress::Sleep;
                     }
-                    let Some(attempt) = incoming.take() else { return Turn::Done };
+                    let Some(attempt) = incoming.take() else { return Progress::Done };
                     match sockopt::socket_error(&self.host) {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) | Err(error) => {
                             refuse(attempt, &error.into());
-                            return Turn::Done;
+                            return Progress::Done;
                         }
                     }
                     State::Accepting(attempt.accept())
@@ -162,24 +166,24 @@ impl Connection {
                 State::Accepting(accepting) => {
                     let waker = tools.ready.waker(self.token.number());
                     match accepting.poll_accepted(&waker) {
-                        Poll::Pending => return Turn::Sleep,
+                        Poll::Pending => return Progress::Sleep,
                         Poll::Ready(Err(_)) => {
                             self.reset_host();
-                            return Turn::Done;
+                            return Progress::Done;
                         }
                         Poll::Ready(Ok(guest)) => State::Open(Open::new(guest)),
                     }
                 }
                 State::Entering(guest) => {
                     match guest.poll_connected(&tools.ready.waker(self.token.number())) {
-                        Poll::Pending => return Turn::Sleep,
+                        Poll::Pending => return Progress::Sleep,
                         Poll::Ready(Err(_)) => {
                             self.reset_host();
-                            return Turn::Done;
+                            return Progress::Done;
                         }
                         Poll::Ready(Ok(())) => match guest.try_clone() {
                             Ok(guest) => State::Open(Open::new(guest)),
-                            Err(_) => return Turn::Done,
+                            Err(_) => return Progress::Done,
                         },
                     }
                 }
@@ -187,7 +191,7 @@ impl Connection {
             };
             if let State::Open(open) = &next {
                 if open.guest.set_nonblocking(true).is_err() {
-                    return Turn::Done;
+                    return Progress::Done;
                 }
                 // Data leaves the host as the command has sent it.
                 let _ = self.host.set_nodelay(true);
@@ -196,20 +200,67 @@ impl Connection {
         }
     }
 
-    fn carry(&mut self, tools: &mut Tools) -> Turn {
-        let (up, down) = (self.carry_up(tools), self.carry_down(tools));
-        let State::Open(open) = &self.state else { return Turn::Done };
+    /// Whether data of the command may still be on its way to the host's side.
+    pub(crate) fn goes_out(&self) -> bool {
+        match &self.state {
+            State::Open(open) => open.up,
+            State::Dialling(_) | State::Accepting(_) | State::Entering(_) => true,
+        }
+    }
+
+    /// Whether the command's side has ended without a wake-up: nothing was waited for there, or
+    /// only what the host's side has to do first.
+    pub(crate) fn is_dead(&self) -> bool {
+        let State::Open(Open { guest, pending, .. }) = &self.state else { return false };
+        let is_closed = guest.info().state == ConnState::Closed;
+        is_closed && guest.readable_bytes() == 0 && pending.is_none()
+    }
+
+    /// Whether the command has all that came before the host's side failed.
+    pub(crate) fn is_delivered(&self) -> bool {
+        let State::Open(Open { guest, pending, .. }) = &self.state else { return true };
+        guest.unacknowledged_bytes() == 0 && pending.is_none()
+    }
+
+    /// Dropping it then resets the command's side.
+    pub(crate) fn reset_guest(&self) {
+        if let State::Open(open) = &self.state {
+            let _ = open.guest.set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    fn carry(&mut self, tools: &mut Tools) -> Progress {
+        if let State::Open(Open { broken: true, .. }) = &self.state {
+            return match self.carry_down(tools) {
+                Ok(_) => Progress::Broken,
+                Err(_) => Progress::Done,
+            };
+        }
+        let mut up = self.carry_up(tools);
+        let mut down = self.carry_down(tools);
+        if up == Err(Side::Host) {
+            // Data that it has sent before is still to be read.
+            self.ready.readable = true;
+            down = self.carry_down(tools);
+        }
+        if let State::Open(open) = &self.state
+            && !open.down
+            && matches!(sockopt::socket_error(&self.host), Ok(Err(_)))
+        {
+            up = Err(Side::Host);
+        }
+        let State::Open(open) = &mut self.state else { return Progress::Done };
         match (up, down) {
-            (Ok(_), Ok(_)) if !open.up && !open.down => Turn::Done,
-            (Ok(false), Ok(false)) => Turn::Sleep,
-            (Ok(_), Ok(_)) => Turn::Again,
+            (Ok(_), Ok(_)) if !open.up && !open.down => Progress::Done,
+            (Ok(false), Ok(false)) => Progress::Sleep,
+            (Ok(_), Ok(_)) => Progress::Again,
             (Err(Side::Guest), _) | (Ok(_), Err(Side::Guest)) => {
                 self.reset_host();
-                Turn::Done
+                Progress::Done
             }
             (Err(Side::Host), _) | (Ok(_), Err(Side::Host)) => {
-                let _ = open.guest.set_linger(Some(Duration::ZERO));
-                Turn::Done
+                (open.up, open.down, open.broken) = (false, false, true);
+                Progress::Broken
             }
         }
     }
@@ -295,7 +346,7 @@ impl Connection {
     }
 
     /// Closing it sends a reset.
-    fn reset_host(&self) {
+    pub(crate) fn reset_host(&self) {
         let _ = sockopt::set_socket_linger(&self.host, Some(Duration::ZERO));
     }
 }

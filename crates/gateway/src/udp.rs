@@ -7,8 +7,10 @@ use plimsoll::UdpSocket;
 use plimsoll::UdpTransmit;
 use plimsoll::gate::Unreachable;
 
+use rustix::io::Errno;
+
 use crate::reactor::{Readiness, Token, Tools};
-use crate::tcp::Turn;
+use crate::tcp::Progress;
 
 /// Datagrams that a turn moves in one direction.
 const TURN_DATAGRAMS: usize = 64;
@@ -32,6 +34,12 @@ fn unreachable(kind: ErrorKind) -> Unreachable {
     }
 }
 
+/// Whether an error of a send is that of one datagram: a full queue, or too long a datagram.
+fn loses(error: &std::io::Error) -> bool {
+    let of_one = [Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MSGSIZE, Errno::INTR];
+    Errno::from_io_error(error).is_some_and(|error| of_one.contains(&error))
+}
+
 /// A socket of the host for `to`, with the port of the command if it is free.
 fn open(to: SocketAddr, port: u16) -> std::io::Result<HostSocket> {
     let any: IpAddr = match to {
@@ -41,6 +49,8 @@ fn open(to: SocketAddr, port: u16) -> std::io::Result<HostSocket> {
     let host = HostSocket::bind((any, port)).or_else(|_| HostSocket::bind((any, 0)))?;
     host.set_nonblocking(true)?;
     host.connect(to)?;
+    // Before it was connected it took datagrams of anyone.
+    while host.recv(&mut [0]).is_ok() {}
     Ok(host)
 }
 
@@ -71,18 +81,18 @@ impl Flow {
     }
 
     /// Goes on as far as it can.
-    pub(crate) fn turn(&mut self, news: Readiness, tools: &Tools, buf: &mut [u8]) -> Turn {
+    pub(crate) fn turn(&mut self, news: Readiness, tools: &Tools, buf: &mut [u8]) -> Progress {
         self.ready.readable |= news.readable;
         match (self.carry_up(tools, buf), self.carry_down(buf)) {
-            (Turn::Done, _) | (_, Turn::Done) => Turn::Done,
-            (Turn::Again, _) | (_, Turn::Again) => Turn::Again,
-            _ => Turn::Sleep,
+            (Progress::Done, _) | (_, Progress::Done) => Progress::Done,
+            (Progress::Again, _) | (_, Progress::Again) => Progress::Again,
+            _ => Progress::Sleep,
         }
     }
 
-    fn carry_up(&mut self, tools: &Tools, buf: &mut [u8]) -> Turn {
+    fn carry_up(&mut self, tools: &Tools, buf: &mut [u8]) -> Progress {
         for _ in 0..TURN_DATAGRAMS {
-            let Some(guest) = &self.guest else { return Turn::Done };
+            let Some(guest) = &self.guest else { return Progress::Done };
             let len = match guest.recv(buf) {
                 Ok(len) => len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -90,31 +100,31 @@ impl Flow {
                     let mut cx = std::task::Context::from_waker(&waker);
                     match guest.poll_recv_ready(&mut cx) {
                         std::task::Poll::Ready(Ok(())) => continue,
-                        std::task::Poll::Ready(Err(_)) => return Turn::Done,
-                        std::task::Poll::Pending => return Turn::Sleep,
+                        std::task::Poll::Ready(Err(_)) => return Progress::Done,
+                        std::task::Poll::Pending => return Progress::Sleep,
                     }
                 }
                 // It has been idle for long, or its sender has gone.
-                Err(_) => return Turn::Done,
+                Err(_) => return Progress::Done,
             };
             match self.host.send(&buf[..len]) {
                 // A full queue loses the datagram, as any queue does.
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if loses(&error) => {}
                 Err(error) => return self.refuse(error.kind()),
             }
         }
-        Turn::Again
+        Progress::Again
     }
 
-    fn carry_down(&mut self, buf: &mut [u8]) -> Turn {
+    fn carry_down(&mut self, buf: &mut [u8]) -> Progress {
         for _ in 0..TURN_DATAGRAMS {
             if !self.ready.readable {
-                return Turn::Sleep;
+                return Progress::Sleep;
             }
             match self.host.recv(buf) {
                 Ok(len) => {
-                    let Some(guest) = &self.guest else { return Turn::Done };
+                    let Some(guest) = &self.guest else { return Progress::Done };
                     // A full queue loses it.
                     let _ = guest.try_send_msg(&UdpTransmit::default(), &[&buf[..len]]);
                 }
@@ -125,14 +135,14 @@ impl Flow {
                 Err(error) => return self.refuse(error.kind()),
             }
         }
-        Turn::Again
+        Progress::Again
     }
 
     /// The host's error is the command's.
-    fn refuse(&mut self, kind: ErrorKind) -> Turn {
+    fn refuse(&mut self, kind: ErrorKind) -> Progress {
         if let Some(guest) = self.guest.take() {
             let _ = guest.refuse(unreachable(kind));
         }
-        Turn::Done
+        Progress::Done
     }
 }

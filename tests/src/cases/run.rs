@@ -17,7 +17,10 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::ends_as_the_command_does", statuses),
     Case::light("run::bytes_go_both_ways", bytes),
     Case::light("run::errors_are_those_of_the_host", errors),
+    Case::light("run::data_left_at_the_end_goes_out", left),
+    Case::light("run::an_answer_before_a_reset_arrives", answer),
     Case::light("run::published_ports_lead_inside", ports),
+    Case::light("run::the_host_s_loopback_is_opened_by_name", loopback),
     Case::light("run::children_keep_the_network", children),
     Case::light("run::the_command_has_no_right_over_us", rights),
 ];
@@ -113,6 +116,60 @@ fn bytes() -> Result<()> {
     Ok(())
 }
 
+/// A server of Python's at port 9 of the far host.
+fn server(world: &World, script: &str) -> Result<Process> {
+    let script = format!(
+        "import socket, time
+s = socket.create_server(('{FAR}', 9)); print('ready', flush=True)
+{script}"
+    );
+    let mut command = world.hosts.far.command("python3");
+    let mut process = Process::spawn("server", command.args(["-c", &script]))?;
+    process.wait_line(LATER, |line| line == "ready")?;
+    Ok(process)
+}
+
+fn left() -> Result<()> {
+    let world = World::new()?;
+    let slow = "c, _ = s.accept(); time.sleep(1); count = 0
+while True:
+    data = c.recv(65536)
+    if not data: break
+    count += len(data)
+print(count)";
+    let server = server(&world, slow)?;
+    let send = format!(
+        "import socket; c = socket.create_connection(('{FAR}', 9)); c.setblocking(False)
+count = 0
+try:
+    while True: count += c.send(bytes(65536))
+except BlockingIOError: print(count)"
+    );
+    let ended = world.ended(&[], &["python3", "-c", &send])?;
+    ensure!(ended.status.success(), "{}", ended.said);
+    let taken = server.success(LATER)?;
+    let taken = taken.stdout.trim_start_matches("ready\n").to_owned();
+    ensure!(taken == ended.stdout, "{taken} of {} bytes arrived", ended.stdout);
+    Ok(())
+}
+
+fn answer() -> Result<()> {
+    let world = World::new()?;
+    // Closing with unread data sends a reset.
+    let early = "c, _ = s.accept(); c.recv(9); c.sendall(b'too large'); time.sleep(0.5); c.close()";
+    let server = server(&world, early)?;
+    let script = format!(
+        "import socket, time; c = socket.create_connection(('{FAR}', 9)); c.settimeout(5)
+try:
+    for _ in range(40): c.sendall(bytes(65536)); time.sleep(0.05)
+except OSError: pass
+print(c.recv(99))"
+    );
+    let said = world.python(&script)?;
+    ensure!(said == "b'too large'\n", "{said}");
+    server.success(LATER).map(drop)
+}
+
 /// The number of each error, with and without `run`.
 fn errors() -> Result<()> {
     let world = World::new()?;
@@ -173,6 +230,21 @@ c.sendall(b'ahoy'); assert c.recv(9) == b'ahoy' and c.recv(9) == b''"
     // The host's loopback is not the command's, which sees the gateway in its place.
     let ended = inside.success(LATER)?;
     ensure!(ended.stdout == format!("ready\n10.0.2.2\n{FAR}\n"), "{}", ended.said);
+    Ok(())
+}
+
+fn loopback() -> Result<()> {
+    let world = World::new()?;
+    let mut command = world.hosts.near.program(&["peer", "echo", "127.0.0.1:7"])?;
+    let mut echo = Process::spawn("echo", &mut command)?;
+    echo.wait_line(LATER, |line| line == "ready")?;
+    let script = "import socket; c = socket.create_connection(('host.plimsoll', 7), 5)
+c.sendall(b'ahoy'); print(c.recv(9))";
+    let command = ["python3", "-c", script];
+    let open = world.ended(&["--host-loopback"], &command)?;
+    ensure!(open.stdout == "b'ahoy'\n", "{}", open.said);
+    let closed = world.ended(&[], &command)?;
+    ensure!(closed.said.contains("ConnectionRefusedError"), "{}", closed.said);
     Ok(())
 }
 

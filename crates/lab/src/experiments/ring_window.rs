@@ -127,7 +127,7 @@ fn subject() -> Subject {
             scale: 1e3,
             lower_is_better: true,
         },
-        workload: "0.24 Gbit/s with a window of 5.5 MB, no figure with a smaller one",
+        workload: "",
     }
 }
 
@@ -153,7 +153,10 @@ fn verdict(cases: &[Case]) -> Verdict {
         let ratio = case.ratio(THROUGHPUT.path)?.median;
         Some(format!("{}: {ratio:.2} times the throughput", case.name))
     };
-    Verdict::of(checks, cases.iter().skip(1).filter_map(loser).collect())
+    let reported =
+        "0.24 Gbit/s was reported with a window of 5.5 MB, and no figure with a smaller one";
+    let losers = cases.iter().skip(1).filter_map(loser);
+    Verdict::of(checks, losers.chain([reported.to_owned()]).collect())
 }
 
 #[cfg(test)]

@@ -141,8 +141,9 @@ fn height(gains: &[Gain], layout: Layout) -> f64 {
 fn words(gains: &[Gain]) -> String {
     let one = |gain: &Gain| {
         let measured = number(gain.measured.map(|spread| spread.median), 2);
-        let published = number(gain.published, 2);
-        format!("{}: published {published} times, measured {measured} times", gain.title)
+        let published =
+            gain.published.map(|gain| format!("published {} times, ", number(Some(gain), 2)));
+        format!("{}: {}measured {measured} times", gain.title, published.unwrap_or_default())
     };
     let all: Vec<String> = gains.iter().map(one).collect();
     format!("Gain after over before. {}.", all.join("; "))

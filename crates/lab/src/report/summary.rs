@@ -9,17 +9,22 @@ use crate::experiment::{Headline, Report};
 
 /// How many of the published gains the headline figures reach, and which bars were missed beside.
 pub(crate) fn sentence(reports: &[Report]) -> Markup {
-    let is_published = |report: &&Report| {
-        report.headline.as_ref().is_some_and(|headline| headline.published.is_some())
-    };
-    let known: Vec<&Report> = reports.iter().filter(is_published).collect();
-    if known.is_empty() {
+    let judged: Vec<(&Report, &Headline)> =
+        reports.iter().filter_map(|report| Some((report, report.headline.as_ref()?))).collect();
+    if judged.is_empty() {
         return html! { "Nothing was measured." };
     }
+    let (known, others_known): (Vec<_>, Vec<_>) =
+        judged.into_iter().partition(|(_, headline)| headline.published.is_some());
+    let gained = others_known.iter().filter(|(_, headline)| headline.reached).count();
+    let known: Vec<&Report> = known.into_iter().map(|(report, _)| report).collect();
     let short = |report: &&Report| report.headline.as_ref().filter(|h| !h.reached).is_some();
     let short: Vec<&Report> = known.iter().copied().filter(short).collect();
     let reached = known.len() - short.len();
     html! {
+        @if !others_known.is_empty() {
+            "Of " (others_known.len()) " without a published figure " (gained) " show a gain. "
+        }
         "In " (reached) " of " (known.len()) " the headline figure reaches the published gain or \
          surpasses it, " (place(reports))
         @for (index, report) in short.iter().enumerate() {
