@@ -114,6 +114,7 @@ pub(crate) struct Reactor {
     queue: QueueLoop,
     watches: Vec<Watch>,
     idle: IdlePolls,
+    tokens: Vec<usize>,
     events: Vec<epoll::Event>,
 }
 
@@ -125,8 +126,9 @@ impl Reactor {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             chunk: None,
         };
-        let (watches, idle) = (Vec::new(), IdlePolls::new());
-        Ok((Reactor { queue, watches, idle, events: Vec::with_capacity(256) }, tools))
+        let (watches, tokens, idle) = (Vec::new(), Vec::new(), IdlePolls::new());
+        let events = Vec::with_capacity(256);
+        Ok((Reactor { queue, watches, idle, tokens, events }, tools))
     }
 
     /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, but no
@@ -138,9 +140,9 @@ impl Reactor {
         ready: &mut Vec<(Token, Readiness)>,
     ) -> io::Result<()> {
         let mut worked = self.queue.poll().worked || again;
-        let mut tokens = Vec::new();
-        tools.ready.take(&mut tokens);
-        ready.extend(tokens.into_iter().map(|token| (Token::of(token), Readiness::default())));
+        tools.ready.take(&mut self.tokens);
+        let woken = self.tokens.drain(..).map(|token| (Token::of(token), Readiness::default()));
+        ready.extend(woken);
         worked |= !ready.is_empty();
         if worked {
             self.idle.on_work();

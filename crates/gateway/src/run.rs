@@ -208,6 +208,12 @@ impl<T> Numbered<T> {
     fn new() -> Numbered<T> {
         Numbered { all: HashMap::new(), next: 0 }
     }
+
+    /// A number that none has had.
+    fn number(&mut self) -> usize {
+        self.next += 1;
+        self.next
+    }
 }
 
 struct Gateway<'a> {
@@ -414,8 +420,7 @@ impl<'a> Gateway<'a> {
                 return Ok(());
             }
         };
-        let id = self.connections.next;
-        self.connections.next += 1;
+        let id = self.connections.number();
         let token = Token::Tcp(id);
         if let Some(connection) = Connection::begin(incoming, to, token, &self.tools) {
             self.connections.all.insert(id, connection);
@@ -436,8 +441,7 @@ impl<'a> Gateway<'a> {
             };
             let port = *port;
             let (from, to) = visitor(peer.ip(), port);
-            let id = self.connections.next;
-            self.connections.next += 1;
+            let id = self.connections.number();
             let token = Token::Tcp(id);
             // Without a connection the visitor is reset.
             if let Ok(connection) = Connection::enter(host, (from, to), token, &self.tools) {
@@ -465,16 +469,16 @@ impl<'a> Gateway<'a> {
     }
 
     fn open(&mut self, guest: UdpSocket) -> Result<()> {
-        let to = match self.destination(guest.local_addr()?) {
+        // It may have ended.
+        let Ok(to) = guest.local_addr() else { return Ok(()) };
+        let to = match self.destination(to) {
             Ok(to) => to,
             Err(how) => {
-                // It may have ended.
                 let _ = guest.refuse(how);
                 return Ok(());
             }
         };
-        let id = self.flows.next;
-        self.flows.next += 1;
+        let id = self.flows.number();
         let token = Token::Udp(id);
         if let Some(flow) = Flow::begin(guest, to, token, &self.tools) {
             self.flows.all.insert(id, flow);

@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use plimsoll::gate::{Accepting, Incoming, Reject};
-use plimsoll::{Connector, Slice, State as ConnState, TcpStream, WriteFlags};
+use plimsoll::{Connector, MAX_SLICES, Slice, State as ConnState, TcpStream, WriteFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
@@ -77,7 +77,7 @@ pub(crate) enum Progress {
 /// Begins to dial `to`.
 ///
 /// # Errors
-/// What the command is to see in place of a connection.
+/// The error that the command is to get.
 fn dial(to: SocketAddr) -> io::Result<HostStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -288,10 +288,13 @@ impl Connection {
                 self.host.shutdown(Shutdown::Write).map_err(|_| Side::Host)?;
                 break;
             }
-            let parts: Vec<IoSlice<'_>> =
-                seen.parts().iter().map(|part| IoSlice::new(part)).collect();
+            let mut parts = [IoSlice::new(&[]); MAX_SLICES];
+            for (place, part) in parts.iter_mut().zip(seen.parts()) {
+                *place = IoSlice::new(part);
+            }
+            let parts = &parts[..seen.parts().len()];
             let none = &mut SendAncillaryBuffer::default();
-            match rustix::net::sendmsg(&self.host, &parts, none, SendFlags::NOSIGNAL) {
+            match rustix::net::sendmsg(&self.host, parts, none, SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     moved += count;
                     self.ready.writable = count == seen.len();
