@@ -23,6 +23,7 @@ use plimsoll::device::pcapng;
 use plimsoll_stack::{InterfaceConfig, SocketError, Stack, StackConfig, TcpSocket, WaitKey};
 use plimsoll_tcp::{Instant, Options, State};
 
+use crate::experiment::Run;
 use crate::experiment::pin::Setting;
 use crate::requester::new_histogram;
 use crate::workload::{Kind, Measured, RequestResponse, Snapshot};
@@ -108,6 +109,19 @@ pub fn run(world: &World, kind: &Kind) -> anyhow::Result<Measured> {
     };
     let elapsed = pair.now.since(start);
     Ok(Measured::between(&before, &after, elapsed, moved, latencies))
+}
+
+/// Runs `bytes` of bulk data in large writes. Returns its figures, with the seconds of virtual
+/// time, and the run itself.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_bulk(world: &World, bytes: u64) -> anyhow::Result<(Run, Measured)> {
+    let kind = Kind::Send { message: 65_536, bytes };
+    let measured = run(world, &kind)?;
+    let mut run = Run { figures: measured.figures(&kind), ..Run::default() };
+    run.more.insert("virtual_seconds".into(), measured.elapsed.as_secs_f64().into());
+    Ok((run, measured))
 }
 
 /// Both stacks and the time.

@@ -53,7 +53,7 @@ pub struct Headline {
     pub label: &'static str,
     /// Whether less of it is better.
     pub lower_is_better: bool,
-    /// What was published; null if nothing was, and then any gain counts.
+    /// The published figure; null if there is none, and then any gain counts.
     pub published: Option<Sides>,
     /// What was measured.
     pub measured: Measured,

@@ -137,7 +137,7 @@ const THROUGHPUT: Shown = Shown::new("throughput", "throughput_bits_per_s", 0);
 
 fn shown() -> Vec<Shown> {
     let rate = Shown { scale: 1e6, label: "throughput, Mbit/s", ..THROUGHPUT };
-    let resent = Shown::new("segments sent again", "retransmitted", 0);
+    let resent = Shown::new("retransmitted segments", "retransmitted", 0);
     let all = [DROPPED, resent, QUEUE, rate];
     let longer = all.iter().map(|shown| shown.of(CASES[1].0));
     all.iter().cloned().chain(longer).collect()

@@ -23,7 +23,6 @@ use crate::experiment::{
     Watch,
 };
 use crate::virtual_clock::{self, World};
-use crate::workload::Kind;
 
 /// The name.
 pub const NAME: &str = "sack-compress";
@@ -61,10 +60,7 @@ fn world(delay: u64, column: Column, pcap: Option<PathBuf>) -> World {
 }
 
 fn measure(world: &World) -> anyhow::Result<Run> {
-    let kind = Kind::Send { message: 65_536, bytes: BYTES };
-    let measured = virtual_clock::run(world, &kind)?;
-    let mut run = Run { figures: measured.figures(&kind), ..Run::default() };
-    run.more.insert("virtual_seconds".into(), json!(measured.elapsed.as_secs_f64()));
+    let (mut run, measured) = virtual_clock::run_bulk(world, BYTES)?;
     run.more.insert("acks_compressed".into(), json!(measured.sum("TcpExtTCPAckCompressed")));
     Ok(run)
 }
@@ -115,7 +111,7 @@ const SECONDS: Shown = Shown::new("virtual seconds", "virtual_seconds", 3);
 const COMPRESSED: Shown = Shown::new("ACKs that another replaced", "acks_compressed", 0);
 
 fn shown() -> Vec<Shown> {
-    let resent = Shown::new("segments sent again", "counters.TcpRetransSegs", 0);
+    let resent = Shown::new("retransmitted segments", "counters.TcpRetransSegs", 0);
     let all = [ACKS_PER, COMPRESSED, SECONDS, resent];
     let longer = all.iter().map(|shown| shown.of(CASES[1].0));
     all.iter().cloned().chain(longer).collect()
@@ -123,7 +119,7 @@ fn shown() -> Vec<Shown> {
 
 fn verdict(cases: &[Case]) -> Verdict {
     let case = &cases[0];
-    let lost = Shown::new("segments sent again", "counters.TcpRetransSegs", 0);
+    let lost = Shown::new("retransmitted segments", "counters.TcpRetransSegs", 0);
     let checks = vec![
         Check::gain(case, &ACKS_PER, ACKS),
         Check::change(case, &COMPRESSED, Wanted::AtMost(500.0), Wanted::AtLeast(2000.0)),

@@ -23,7 +23,6 @@ use crate::experiment::{
     Bench, Case, Check, Column, Gain, Harm, Judged, Plan, Report, Run, Subject, Verdict, Watch,
 };
 use crate::virtual_clock::{self, World};
-use crate::workload::Kind;
 
 /// The name.
 pub const NAME: &str = "tso-defer";
@@ -62,11 +61,8 @@ fn world(delay: u64, rcvbuf: usize, column: Column, pcap: Option<PathBuf>) -> Wo
 }
 
 fn measure(world: &World) -> anyhow::Result<Run> {
-    let kind = Kind::Send { message: 65_536, bytes: BYTES };
-    let measured = virtual_clock::run(world, &kind)?;
-    let mut run = Run { figures: measured.figures(&kind), ..Run::default() };
+    let (mut run, _) = virtual_clock::run_bulk(world, BYTES)?;
     run.more.insert("packets_sent".into(), json!(run.figures.counters.get("IpOutRequests")));
-    run.more.insert("virtual_seconds".into(), json!(measured.elapsed.as_secs_f64()));
     Ok(run)
 }
 

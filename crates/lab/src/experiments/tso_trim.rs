@@ -394,7 +394,7 @@ fn grid() -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// What is inference.
+/// The part that is inference.
 const TIMES: &str = "the times of the writer, wake and copy, were not published: they are chosen";
 
 /// Whether all pairs of a case have the same figures.
@@ -509,7 +509,7 @@ mod tests {
         );
     }
 
-    /// What each writer gives, exactly.
+    /// The chunks of each writer, exactly.
     #[test]
     fn chunks_depend_on_the_writer() {
         let chunks = |writer, policy| {

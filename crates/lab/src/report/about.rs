@@ -236,7 +236,7 @@ static ALL: [About; 9] = [
         ],
         costs: &[
             Shows::new("packets dropped per gigabyte", "dropped_per_gigabyte", 0).less(),
-            Shows::new("segments sent again", "retransmitted", 0).less(),
+            Shows::new("retransmitted segments", "retransmitted", 0).less(),
             WIRE,
         ],
         scene: Scene::Bulk(24, None),
