@@ -389,6 +389,12 @@ impl UdpSocket {
         self.told(self.socket().peer_addr().ok_or(SocketError::NotConnected))
     }
 
+    /// The queue of the stack whose loop serves the socket: for a flow, the one by which its first
+    /// datagram came. See [`QueueLoop`](crate::QueueLoop).
+    pub fn queue(&self) -> usize {
+        self.socket().queue()
+    }
+
     /// Another handle for the same socket.
     ///
     /// # Errors

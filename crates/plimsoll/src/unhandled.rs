@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use plimsoll_buf::Slices;
 use plimsoll_stack::{
     Disposition, RawTransmit, Unhandled, UnhandledConfig, UnhandledHook, UnhandledReceiver,
+    Unreachable,
 };
 
 use crate::error::{refused, would_block};
@@ -228,6 +229,13 @@ impl UnhandledPackets {
     /// Handles a packet as the stack does without a receiver: see [`Disposition::Default`].
     pub fn refuse(&self, packet: &Unhandled) {
         self.stack.core().refuse_unhandled(self.stack.now(), packet);
+    }
+
+    /// Answers a packet with an ICMP error of this kind, within the limits on ICMP. An echo request
+    /// whose destination cannot be reached is answered like this. An ICMP error, and a packet that
+    /// is not IP, are not answered.
+    pub fn reject(&self, packet: &Unhandled, how: Unreachable) {
+        self.stack.core().reject_unhandled(self.stack.now(), packet, how);
     }
 
     /// `recv` returns `WouldBlock` rather than wait.

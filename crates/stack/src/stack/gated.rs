@@ -127,7 +127,7 @@ pub enum Unreachable {
 }
 
 impl Unreachable {
-    fn v4_code(self) -> u8 {
+    pub(crate) fn v4_code(self) -> u8 {
         match self {
             Unreachable::Network => icmpv4::CODE_NETWORK_UNREACHABLE,
             Unreachable::Host => icmpv4::CODE_HOST_UNREACHABLE,
@@ -137,7 +137,7 @@ impl Unreachable {
         }
     }
 
-    fn v6_code(self) -> u8 {
+    pub(crate) fn v6_code(self) -> u8 {
         match self {
             Unreachable::Network => icmpv6::CODE_NO_ROUTE,
             Unreachable::Host => icmpv6::CODE_ADDRESS_UNREACHABLE,

@@ -22,6 +22,8 @@ use crate::sockets::unhandled::{
 };
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
+use crate::stack::gated::Unreachable;
+use crate::stack::ip::hop::is_icmp_error;
 use crate::stack::work::Work;
 
 /// The reason why no socket accepts a packet, with the data that the answer needs.
@@ -90,6 +92,19 @@ impl Stack {
     pub fn refuse_unhandled(&self, now: Instant, packet: &Unhandled) {
         let mut work = Work::begin(self, now);
         self.refuse_kept(&mut work, packet);
+        work.finish();
+    }
+
+    /// Answers a received packet with "destination unreachable", within the limits on ICMP. An ICMP
+    /// error is not answered.
+    pub fn reject_unhandled(&self, now: Instant, packet: &Unhandled, how: Unreachable) {
+        let Some(arrived) = &packet.arrived else { return };
+        if is_icmp_error(&packet.packet, arrived) {
+            return;
+        }
+        let mut work = Work::begin(self, now);
+        let code = if arrived.src.is_ipv4() { how.v4_code() } else { how.v6_code() };
+        self.send_unreachable(&mut work, arrived, code, &packet.packet);
         work.finish();
     }
 

@@ -56,7 +56,7 @@ impl Stack {
 
 /// Whether a packet is an ICMP error, which no ICMP error answers (RFC 1122, section 3.2.2; RFC
 /// 4443, section 2.4). A message of a type that is not known may be one.
-pub(super) fn is_icmp_error(packet: &Packet, arrived: &Arrived) -> bool {
+pub(crate) fn is_icmp_error(packet: &Packet, arrived: &Arrived) -> bool {
     let mut front = [0; 128];
     let len = packet.copy_to(&mut front);
     let kind = front[..len].get(arrived.transport_at).copied();

@@ -15,7 +15,9 @@ use plimsoll_wire::{icmpv4, icmpv6, ipv6, protocol, udp};
 use super::harness::*;
 use super::icmp::{Bare, icmp4, icmp6, v4, v4_fragment, v6};
 use crate::packet::{ChecksumState, Gso, Packet};
-use crate::{Disposition, RawTransmit, SocketError, Unhandled, UnhandledConfig, UnhandledKind};
+use crate::{
+    Disposition, RawTransmit, SocketError, Unhandled, UnhandledConfig, UnhandledKind, Unreachable,
+};
 
 /// An address that no stack here has.
 pub(super) const OTHER4: &str = "198.51.100.7";
@@ -254,6 +256,31 @@ fn a_receiver_is_woken_and_bounded() {
     bare.a.end(bare.now, crate::StackError::ShutDown);
     assert_eq!(woken.count(), 1);
     assert_eq!(receiver.recv(bare.now).unwrap_err(), SocketError::NetworkDown);
+}
+
+#[test]
+fn an_echo_request_is_rejected_with_an_error_and_an_error_is_not() {
+    let mut bare = Bare::new(&[]);
+    bare.a.take_any_address();
+    let receiver = bare.a.unhandled(UnhandledConfig::all()).unwrap();
+    let mut rejected = |packet: Vec<u8>, how| {
+        assert!(bare.exchange(&packet).is_empty());
+        let got = receiver.recv(bare.now).unwrap().unwrap();
+        bare.a.reject_unhandled(bare.now, &got, how);
+        bare.take()
+    };
+    let four = to(OTHER4, protocol::ICMP, &ping4(1));
+    let answers = rejected(four.clone(), Unreachable::Prohibited);
+    let (ip, at) = Ipv4Repr::parse(&answers[0]).unwrap();
+    assert_eq!(ip.dst.to_string(), B4);
+    let error = Icmpv4Repr::Unreachable { code: 13, next_hop_mtu: 0, packet: &four };
+    assert_eq!(Icmpv4Repr::parse(&answers[0][at..]), Ok(error));
+    let answers = rejected(to(OTHER6, protocol::ICMPV6, &ping6(OTHER6)), Unreachable::Host);
+    assert_eq!(answers[0][40..42], [1, icmpv6::CODE_ADDRESS_UNREACHABLE]);
+    let mut error = vec![0; Icmpv4Repr::TimeExceeded { code: 0, packet: &four }.len()];
+    Icmpv4Repr::TimeExceeded { code: 0, packet: &four }.emit(&mut error);
+    let error = to(OTHER4, protocol::ICMP, &error);
+    assert!(rejected(error, Unreachable::Host).is_empty());
 }
 
 #[test]

@@ -215,6 +215,12 @@ impl UdpSocket {
         self.stack.pollers.queue(self.endpoint.home).spinner().lends() && self.endpoint.streams(now)
     }
 
+    /// The queue of the stack that works for the socket; for a flow, the one by which its first
+    /// datagram came.
+    pub fn queue(&self) -> usize {
+        usize::from(self.endpoint.home)
+    }
+
     /// The wait sources of the devices from which this socket receives, each with a flag: the
     /// device could not take all packets. The poller does not wait for those devices while the
     /// reader polls them, so the reader also waits until they are writable.
