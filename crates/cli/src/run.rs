@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_gateway::inside::{self, Inside};
+use plimsoll_gateway::policy::Policy;
+use plimsoll_gateway::ports::Port;
 use plimsoll_gateway::{init, run as gateway};
 
 use crate::args::Command;
@@ -20,16 +21,20 @@ pub(crate) struct RunArgs {
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1500",
           value_parser = |text: &str| units::whole(text, 1280_u16, 65_520))]
     pub mtu: u16,
+    /// Queues of the command's interface, each with a loop of its own, 1 to 16; one for each
+    /// processor unless given
+    #[arg(long, value_name = "NUMBER", value_parser = |text: &str| units::whole(text, 1_usize, 16))]
+    pub queues: Option<usize>,
     /// Let the command reach the host's loopback as host.plimsoll
     #[arg(long)]
     pub host_loopback: bool,
     /// Let the command reach link-local addresses, which includes metadata services
     #[arg(long)]
     pub allow_link_local: bool,
-    /// Lead a port of the host to one of the command (TCP), on 127.0.0.1 unless an address is
-    /// given; may be given several times
-    #[arg(short = 'p', long = "publish", value_name = "[IP:]HOST:GUEST", value_parser = port)]
-    pub ports: Vec<gateway::Port>,
+    /// Lead a port of the host to one of the command, on 127.0.0.1 unless an address is given; may
+    /// be given several times
+    #[arg(short = 'p', long = "publish", value_name = "[IP:]HOST:GUEST[/udp]")]
+    pub ports: Vec<Port>,
     /// End with the command, and kill what it has left running
     #[arg(long)]
     pub no_wait: bool,
@@ -50,7 +55,11 @@ pub(crate) struct InsideArgs {
     #[arg(long)]
     mtu: u16,
     #[arg(long)]
+    queues: usize,
+    #[arg(long)]
     files: PathBuf,
+    #[arg(long)]
+    cover: Vec<PathBuf>,
     #[arg(long)]
     no_wait: bool,
     #[arg(last = true)]
@@ -84,8 +93,9 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
             start.push("--".to_owned());
             inside::run(&Inside {
                 mtu: args.mtu,
-                queues: 1,
+                queues: args.queues,
                 files: args.files.clone(),
+                covered: args.cover.clone(),
                 init: start,
                 command: args.command.clone(),
             })
@@ -109,19 +119,6 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
     Some(ExitCode::from(status))
 }
 
-/// A published port, as in `8080:80` or `192.0.2.1:8080:80`.
-fn port(text: &str) -> Result<gateway::Port, String> {
-    let wrong =
-        || format!("'{text}' is not of the form [IP:]HOST:GUEST, as in 8080:80 or [::1]:8080:80");
-    let (host, guest) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let guest = guest.parse().ok().filter(|&port: &u16| port > 0).ok_or_else(wrong)?;
-    let host = match host.parse::<u16>() {
-        Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        Err(_) => host.parse().map_err(|_| wrong())?,
-    };
-    Ok(gateway::Port { host, guest })
-}
-
 fn say(error: &anyhow::Error) {
     // The reader may be gone.
     let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
@@ -132,31 +129,20 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
         !args.command.is_empty(),
         "there is no command; give it after --, as in 'plimsoll run -- curl http://192.0.2.1/'"
     );
-    gateway::run(&gateway::Config {
+    let config = gateway::Config {
         mtu: args.mtu,
+        queues: args.queues.unwrap_or_else(gateway::default_queues),
         wait_for_all: !args.no_wait,
-        host_loopback: args.host_loopback,
-        allow_link_local: args.allow_link_local,
+        policy: Policy {
+            host_loopback: args.host_loopback,
+            allow_link_local: args.allow_link_local,
+            verbose: args.verbose,
+        },
         ports: args.ports.clone(),
         pcap: args.pcap.clone(),
-        verbose: args.verbose,
+        covered: Vec::new(),
         start_inside: vec!["run-inside".to_owned()],
         command: args.command.clone(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn published_ports() {
-        let of = |text| port(text).map(|port| (port.host.to_string(), port.guest));
-        assert_eq!(of("8080:80"), Ok(("127.0.0.1:8080".to_owned(), 80)));
-        assert_eq!(of("192.0.2.1:8080:80"), Ok(("192.0.2.1:8080".to_owned(), 80)));
-        assert_eq!(of("[::1]:8080:80"), Ok(("[::1]:8080".to_owned(), 80)));
-        for wrong in ["80", "8080:0", "8080:http", "::1:80:80:", "8080:80/udp", "99999:80"] {
-            assert!(of(wrong).unwrap_err().contains("[IP:]HOST:GUEST"), "{wrong}");
-        }
-    }
+    };
+    gateway::run(&config, |_| Ok(Box::new(())))
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use plimsoll::device::tun::{self, TunConfig};
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::net::netdevice;
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{CapabilitySet, UnshareFlags};
@@ -35,6 +35,8 @@ pub struct Inside {
     pub queues: usize,
     /// The folder with the files that replace those of the host.
     pub files: PathBuf,
+    /// Folders that are empty for the command.
+    pub covered: Vec<PathBuf>,
     /// How the program is started again as process 1: its arguments before the command.
     pub init: Vec<String>,
     /// The command.
@@ -55,6 +57,7 @@ pub fn run(asked: &Inside) -> Result<()> {
     end.send(Message::Queues, &fds)?;
     drop(queues);
     replace_files(&asked.files)?;
+    cover(&asked.covered)?;
     keep_capabilities()?;
     unshare(UnshareFlags::NEWPID).context("cannot make a process namespace")?;
     // A signal from the terminal is for the command; this process waits for it.
@@ -144,6 +147,16 @@ fn replace_files(folder: &Path) -> Result<()> {
         };
         mount_bind(folder.join(name), &target)
             .with_context(|| format!("cannot mount over {}", target.display()))?;
+    }
+    Ok(())
+}
+
+/// Mounts an empty file system over each folder.
+fn cover(folders: &[PathBuf]) -> Result<()> {
+    for folder in folders {
+        let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+        mount("none", folder, "tmpfs", flags, None::<&std::ffi::CStr>)
+            .with_context(|| format!("cannot cover {}", folder.display()))?;
     }
     Ok(())
 }

@@ -12,25 +12,30 @@
 //!
 //! The gateway's stack takes packets to any address. A connection waits at the SYN gate until the
 //! dial on the host's side has succeeded or failed, so the command gets the host's error
-//! ([`tcp`]). A datagram to a new destination is a flow with a socket of the host ([`udp`]).
-//! Queries to the gateway's name server go to the host's ([`dns`]). [`policy`] judges every address
+//! ([`tcp`]). A datagram to a new destination is a flow with a socket of the host ([`udp`]), and echo
+//! requests have a ping socket ([`ping`]). Published [`ports`] lead the other way. Queries to the gateway's name server go to the host's ([`dns`]). [`policy`] judges every address
 //! immediately before it is dialled.
 //!
-//! One loop ([`reactor`]) serves the stack and the host's sockets.
+//! Each processor has a loop ([`worker`], on a [`reactor`]) for a queue of the stack and its
+//! sockets of the host. The first one ([`gateway`]) accepts for all of them.
 //!
 //! Limits: it never changes the host's network, and needs no privilege.
 #![forbid(unsafe_code)]
 
 mod dns;
+mod gateway;
 pub mod handover;
 pub mod init;
 pub mod inside;
+mod ping;
 pub mod policy;
+pub mod ports;
 mod reactor;
 mod routing;
 pub mod run;
 mod tcp;
 mod udp;
+mod worker;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

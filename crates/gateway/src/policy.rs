@@ -5,13 +5,28 @@
 //! 2.5.5; RFC 6052; RFC 3056) are judged by that one as well.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::routing;
+use plimsoll::gate::Unreachable;
+
+use crate::routing::Routes;
+use crate::{GATEWAY, GATEWAY_V6, NAME_SERVER, dns};
+
+/// What a command may reach.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Policy {
+    /// The gateway's own address leads to the host's loopback.
+    pub host_loopback: bool,
+    /// Link-local addresses may be reached, metadata services included.
+    pub allow_link_local: bool,
+    /// Says on standard error what is refused.
+    pub verbose: bool,
+}
 
 /// Why an address is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+enum Closed {
     /// It leads to the host itself.
     Host,
     /// It is of a link of the host.
@@ -73,11 +88,52 @@ fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
+impl Policy {
+    /// The host's destination for that of the command, or the error by which the command learns
+    /// that it may not have it.
+    pub(crate) fn destination(
+        &self,
+        to: SocketAddr,
+        routes: &mut Routes,
+    ) -> Result<SocketAddr, Unreachable> {
+        if to == SocketAddr::new(IpAddr::V4(NAME_SERVER), dns::PORT) {
+            // The host's name server is the one address that may be on the host itself.
+            return dns::host_name_server().ok_or(Unreachable::Port);
+        }
+        let loopback = match to.ip() {
+            IpAddr::V4(GATEWAY) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            IpAddr::V6(GATEWAY_V6) => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            IpAddr::V4(NAME_SERVER) => None,
+            ip => return self.judge(ip, routes).map(|()| to),
+        };
+        let loopback = loopback.filter(|_| self.host_loopback);
+        loopback.map(|ip| SocketAddr::new(ip, to.port())).ok_or(Unreachable::Port)
+    }
+
+    /// Whether the command may reach a destination beyond the gateway.
+    pub(crate) fn judge(&self, ip: IpAddr, routes: &mut Routes) -> Result<(), Unreachable> {
+        let (why, how) = match closed(ip, routes) {
+            Ok(None) => return Ok(()),
+            Ok(Some(Closed::LinkLocal | Closed::Metadata)) if self.allow_link_local => {
+                return Ok(());
+            }
+            Ok(Some(why @ Closed::NoHost)) => (why.to_string(), Unreachable::Network),
+            Ok(Some(why)) => (why.to_string(), Unreachable::Prohibited),
+            Err(error) => (format!("{error:#}"), Unreachable::Prohibited),
+        };
+        if self.verbose {
+            // The reader may be gone.
+            let _ = writeln!(io::stderr(), "plimsoll: {ip} is closed: {why}");
+        }
+        Err(how)
+    }
+}
+
 /// Why a command may not reach `ip`; `None` if it may.
 ///
 /// # Errors
-/// If the host's routing cannot be asked: then the address stays closed.
-pub fn closed(ip: IpAddr) -> anyhow::Result<Option<Closed>> {
+/// If the host's routing cannot be read: then the address stays closed.
+fn closed(ip: IpAddr, routes: &mut Routes) -> anyhow::Result<Option<Closed>> {
     let inner = match ip {
         IpAddr::V6(ip) => embedded(ip).map(IpAddr::V4),
         IpAddr::V4(_) => None,
@@ -86,7 +142,7 @@ pub fn closed(ip: IpAddr) -> anyhow::Result<Option<Closed>> {
         if let Some(closed) = by_kind(ip) {
             return Ok(Some(closed));
         }
-        if routing::is_local(ip)? {
+        if routes.is_local(ip)? {
             return Ok(Some(Closed::Host));
         }
     }
@@ -120,7 +176,8 @@ mod tests {
             ("ff02::1", Some(Closed::NoHost)),
         ];
         for (text, expected) in cases {
-            assert_eq!(closed(text.parse().unwrap()).unwrap(), expected, "{text}");
+            let found = closed(text.parse().unwrap(), &mut Routes::default()).unwrap();
+            assert_eq!(found, expected, "{text}");
         }
         for open in ["192.0.2.1", "198.51.100.7", "10.0.0.1", "2001:db8::1"] {
             assert_eq!(by_kind(open.parse().unwrap()), None, "{open}");

@@ -1,4 +1,4 @@
-//! The loop: it polls the stack, and sleeps until a descriptor of the stack or of the host's side
+//! The core of a loop: it polls a queue of the stack, and sleeps until a descriptor of the stack or of the host's side
 //! is ready.
 
 use std::io;
@@ -21,13 +21,24 @@ pub(crate) enum Token {
     Gate,
     /// The listener of UDP flows.
     Datagrams,
-    /// A published port, by its place.
+    /// Echo requests of the command.
+    Pings,
+    /// Work from other threads for this loop.
+    Inbox,
+    /// Requests to change the published ports.
+    Requests,
+    /// A published port.
     Port(usize),
     /// A connection.
     Tcp(usize),
     /// A flow of datagrams.
     Udp(usize),
+    /// A socket for echo requests.
+    Ping(usize),
 }
+
+/// Bits of a token's kind; the number of a connection, a flow or a port is above them.
+const KINDS: u32 = 4;
 
 impl Token {
     pub(crate) fn number(self) -> usize {
@@ -36,21 +47,30 @@ impl Token {
             Token::End => 1,
             Token::Gate => 2,
             Token::Datagrams => 3,
-            Token::Tcp(id) => (id << 3) | 4,
-            Token::Udp(id) => (id << 3) | 5,
-            Token::Port(place) => (place << 3) | 6,
+            Token::Pings => 4,
+            Token::Inbox => 5,
+            Token::Requests => 6,
+            Token::Tcp(id) => (id << KINDS) | 7,
+            Token::Udp(id) => (id << KINDS) | 8,
+            Token::Ping(id) => (id << KINDS) | 9,
+            Token::Port(id) => (id << KINDS) | 10,
         }
     }
 
     pub(crate) fn of(number: usize) -> Token {
-        match number & 7 {
+        let id = number >> KINDS;
+        match number & ((1 << KINDS) - 1) {
             0 => Token::Stack,
             1 => Token::End,
             2 => Token::Gate,
             3 => Token::Datagrams,
-            4 => Token::Tcp(number >> 3),
-            5 => Token::Udp(number >> 3),
-            _ => Token::Port(number >> 3),
+            4 => Token::Pings,
+            5 => Token::Inbox,
+            6 => Token::Requests,
+            7 => Token::Tcp(id),
+            8 => Token::Udp(id),
+            9 => Token::Ping(id),
+            _ => Token::Port(id),
         }
     }
 }
@@ -115,7 +135,38 @@ pub(crate) struct Reactor {
     watches: Vec<Watch>,
     idle: IdlePolls,
     tokens: Vec<usize>,
+}
+
+/// The tokens that a round has found ready. It belongs to the loop's thread.
+pub(crate) struct Round {
+    pub(crate) ready: Vec<(Token, Readiness)>,
     events: Vec<epoll::Event>,
+}
+
+impl Round {
+    pub(crate) fn new() -> Round {
+        Round { ready: Vec::new(), events: Vec::with_capacity(256) }
+    }
+
+    /// Waits for the descriptors of `set`.
+    fn wait(&mut self, set: &OwnedFd, timeout: Option<&Timespec>) -> io::Result<()> {
+        self.events.clear();
+        match epoll::wait(set, spare_capacity(&mut self.events), timeout) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &self.events {
+            let flags = event.flags;
+            let ended = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
+            let input = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+            let readiness = Readiness {
+                readable: flags.intersects(ended | input),
+                writable: flags.intersects(ended | epoll::EventFlags::OUT),
+            };
+            self.ready.push((Token::of(event.data.u64() as usize), readiness));
+        }
+        Ok(())
+    }
 }
 
 impl Reactor {
@@ -127,8 +178,7 @@ impl Reactor {
             chunk: None,
         };
         let (watches, tokens, idle) = (Vec::new(), Vec::new(), IdlePolls::new());
-        let events = Vec::with_capacity(256);
-        Ok((Reactor { queue, watches, idle, tokens, events }, tools))
+        Ok((Reactor { queue, watches, idle, tokens }, tools))
     }
 
     /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, but no
@@ -137,19 +187,19 @@ impl Reactor {
         &mut self,
         tools: &mut Tools,
         (again, longest): (bool, Option<Duration>),
-        ready: &mut Vec<(Token, Readiness)>,
+        round: &mut Round,
     ) -> io::Result<()> {
         let mut worked = self.queue.poll().worked || again;
         tools.ready.take(&mut self.tokens);
         let woken = self.tokens.drain(..).map(|token| (Token::of(token), Readiness::default()));
-        ready.extend(woken);
-        worked |= !ready.is_empty();
+        round.ready.extend(woken);
+        worked |= !round.ready.is_empty();
         if worked {
             self.idle.on_work();
-            return self.look(tools, ready);
+            return self.look(tools, round);
         }
         if self.idle.poll_again() {
-            return self.look(tools, ready);
+            return self.look(tools, round);
         }
         tools.free_chunk();
         let prepared = self.queue.prepare_wait(|| !tools.ready.is_empty());
@@ -173,41 +223,18 @@ impl Reactor {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
-        wait_for(&tools.epoll, timeout.as_ref(), &mut self.events, ready)
+        round.wait(&tools.epoll, timeout.as_ref())
     }
 
     /// Takes what is ready now.
-    fn look(&mut self, tools: &Tools, ready: &mut Vec<(Token, Readiness)>) -> io::Result<()> {
+    fn look(&mut self, tools: &Tools, round: &mut Round) -> io::Result<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        wait_for(&tools.epoll, Some(&now), &mut self.events, ready)?;
-        if ready.iter().any(|&(token, _)| token != Token::Stack) {
+        round.wait(&tools.epoll, Some(&now))?;
+        if round.ready.iter().any(|&(token, _)| token != Token::Stack) {
             self.idle.on_work();
         }
         Ok(())
     }
-}
-
-fn wait_for(
-    set: &OwnedFd,
-    timeout: Option<&Timespec>,
-    events: &mut Vec<epoll::Event>,
-    ready: &mut Vec<(Token, Readiness)>,
-) -> io::Result<()> {
-    events.clear();
-    match epoll::wait(set, spare_capacity(events), timeout) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    for event in events.iter() {
-        let flags = event.flags;
-        let ended = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
-        let readiness = Readiness {
-            readable: flags.intersects(ended | epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
-            writable: flags.intersects(ended | epoll::EventFlags::OUT),
-        };
-        ready.push((Token::of(event.data.u64() as usize), readiness));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -225,7 +252,11 @@ mod tests {
             Token::Udp(0),
             Token::Tcp(77),
             Token::Udp(1 << 40),
+            Token::Ping(5),
             Token::Port(3),
+            Token::Pings,
+            Token::Inbox,
+            Token::Requests,
         ];
         for token in all {
             assert_eq!(Token::of(token.number()), token);

@@ -20,27 +20,83 @@ use rustix::io::Errno;
 /// Bytes of an answer, at most.
 const ANSWER: usize = 16_384;
 
-/// Sends one request and returns the first answer: what was asked for, or the acknowledgement.
-fn request(asked: RouteNetlinkMessage, flags: u16) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
+/// A socket of netlink that is kept from one request to the next.
+#[derive(Default)]
+pub(crate) struct Routes {
+    socket: Option<Socket>,
+    sequence: u32,
+}
+
+impl Routes {
+    /// Sends one request and returns its first answer: the object that it names, or the
+    /// acknowledgement.
+    fn request(
+        &mut self,
+        asked: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(asked));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        // After an error the next request begins with a new socket.
+        let socket = self.socket.take().map_or_else(open, Ok)?;
+        socket.send(&bytes, 0).context("netlink")?;
+        let mut answer = Vec::with_capacity(ANSWER);
+        loop {
+            answer.clear();
+            socket.recv(&mut answer, 0).context("netlink")?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
+            let answer = answer.map_err(|error| anyhow!("netlink: {error}"))?;
+            if answer.header.sequence_number == self.sequence {
+                self.socket = Some(socket);
+                return Ok(answer.payload);
+            }
+        }
+    }
+
+    /// Whether the host's routing leads `ip` to the host itself at this moment. An address without
+    /// any route does not.
+    ///
+    /// # Errors
+    /// If netlink cannot be used.
+    pub(crate) fn is_local(&mut self, ip: IpAddr) -> Result<bool> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(ip);
+        message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+        message.attributes.push(RouteAttribute::Destination(route_address(ip)));
+        Ok(match self.request(RouteNetlinkMessage::GetRoute(message), 0)? {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+                matches!(route.header.kind, RouteType::Local | RouteType::Anycast)
+            }
+            NetlinkPayload::Error(error) => {
+                // No route, or a route that refuses: a dial fails by itself.
+                let known = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::ACCESS, Errno::INVAL];
+                let error = error.to_io();
+                let code = error.raw_os_error().map(i32::abs);
+                match known.iter().any(|known| code == Some(known.raw_os_error())) {
+                    true => false,
+                    false => return Err(error).context("netlink"),
+                }
+            }
+            other => bail!("netlink: unexpected answer {other:?}"),
+        })
+    }
+}
+
+fn open() -> Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE).context("netlink")?;
     socket.bind_auto().context("netlink")?;
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | flags;
-    header.sequence_number = 1;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(asked));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0).context("netlink")?;
-    let mut answer = Vec::with_capacity(ANSWER);
-    socket.recv(&mut answer, 0).context("netlink")?;
-    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
-    Ok(answer.map_err(|error| anyhow!("netlink: {error}"))?.payload)
+    Ok(socket)
 }
 
 /// Asks for a change.
 fn change(what: &str, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
-    match request(message, flags | NLM_F_ACK)? {
+    match Routes::default().request(message, flags | NLM_F_ACK)? {
         NetlinkPayload::Error(error) if error.code.is_some() => {
             Err(error.to_io()).with_context(|| what.to_owned())
         }
@@ -58,34 +114,6 @@ fn route_address(ip: IpAddr) -> RouteAddress {
         IpAddr::V4(ip) => RouteAddress::Inet(ip),
         IpAddr::V6(ip) => RouteAddress::Inet6(ip),
     }
-}
-
-/// Whether the host's routing leads `ip` to the host itself at this moment. An address without any
-/// route does not.
-///
-/// # Errors
-/// If netlink cannot be used.
-pub(crate) fn is_local(ip: IpAddr) -> Result<bool> {
-    let mut message = RouteMessage::default();
-    message.header.address_family = family(ip);
-    message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
-    message.attributes.push(RouteAttribute::Destination(route_address(ip)));
-    Ok(match request(RouteNetlinkMessage::GetRoute(message), 0)? {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-            matches!(route.header.kind, RouteType::Local | RouteType::Anycast)
-        }
-        NetlinkPayload::Error(error) => {
-            // No route, or a route that refuses: a dial fails by itself.
-            let known = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::ACCESS, Errno::INVAL];
-            let error = error.to_io();
-            let code = error.raw_os_error().map(i32::abs);
-            match known.iter().any(|known| code == Some(known.raw_os_error())) {
-                true => false,
-                false => return Err(error).context("netlink"),
-            }
-        }
-        other => bail!("netlink: unexpected answer {other:?}"),
-    })
 }
 
 /// Adds an address to an interface of this network namespace.

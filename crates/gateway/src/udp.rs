@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as HostSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use plimsoll::UdpSocket;
 use plimsoll::UdpTransmit;
@@ -15,17 +17,48 @@ use crate::tcp::Progress;
 /// Datagrams that a turn moves in one direction.
 const TURN_DATAGRAMS: usize = 64;
 
+/// How long a flow on which both sides have sent more than once stays without a datagram.
+const CONVERSATION: Duration = Duration::from_secs(300);
+/// How long a visitor's flow stays without a datagram.
+const VISIT: Duration = Duration::from_secs(120);
+
 /// A flow.
 pub(crate) struct Flow {
     /// `None` once it is refused.
     guest: Option<UdpSocket>,
-    host: HostSocket,
+    host: Host,
     token: Token,
     ready: Readiness,
+    talk: Talk,
+}
+
+/// The host's side of a flow.
+enum Host {
+    /// A socket of the flow's own.
+    Own(HostSocket),
+    /// The socket of a published port, the visitor, and the latest datagram.
+    Published(Arc<HostSocket>, SocketAddr, Instant),
+}
+
+impl Host {
+    fn send(&self, data: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Host::Own(socket) => socket.send(data),
+            Host::Published(socket, visitor, _) => socket.send_to(data, visitor),
+        }
+    }
+}
+
+/// How far the two sides talk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Talk {
+    Asked,
+    Answered,
+    Both,
 }
 
 /// The ICMP error for an error of the host's socket.
-fn unreachable(kind: ErrorKind) -> Unreachable {
+pub(crate) fn unreachable(kind: ErrorKind) -> Unreachable {
     match kind {
         ErrorKind::ConnectionRefused => Unreachable::Port,
         ErrorKind::NetworkUnreachable => Unreachable::Network,
@@ -35,7 +68,7 @@ fn unreachable(kind: ErrorKind) -> Unreachable {
 }
 
 /// Whether an error of a send is that of one datagram: a full queue, or too long a datagram.
-fn loses(error: &std::io::Error) -> bool {
+pub(crate) fn loses(error: &std::io::Error) -> bool {
     let of_one = [Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MSGSIZE, Errno::INTR];
     Errno::from_io_error(error).is_some_and(|error| of_one.contains(&error))
 }
@@ -71,12 +104,51 @@ impl Flow {
         match host {
             Ok(host) => {
                 let ready = Readiness { readable: true, writable: true };
-                Some(Flow { guest: Some(guest), host, token, ready })
+                let (guest, host) = (Some(guest), Host::Own(host));
+                Some(Flow { guest, host, token, ready, talk: Talk::Asked })
             }
             Err(error) => {
                 let _ = guest.refuse(unreachable(error.kind()));
                 None
             }
+        }
+    }
+
+    /// Begins a flow for a visitor of a published port: `from` is the source that the command sees.
+    ///
+    /// # Errors
+    /// If the stack has no socket for it.
+    pub(crate) fn welcome(
+        (from, to): (SocketAddr, SocketAddr),
+        (host, visitor): (Arc<HostSocket>, SocketAddr),
+        token: Token,
+        tools: &Tools,
+    ) -> std::io::Result<Flow> {
+        let stack = &tools.stack;
+        // Visitors whose addresses the command sees as one may have one port.
+        let bound = UdpSocket::bind(stack, from)
+            .or_else(|_| UdpSocket::bind(stack, SocketAddr::new(from.ip(), 0)));
+        let guest = bound?;
+        guest.set_nonblocking(true)?;
+        guest.connect(to)?;
+        let host = Host::Published(host, visitor, Instant::now());
+        let ready = Readiness::default();
+        Ok(Flow { guest: Some(guest), host, token, ready, talk: Talk::Asked })
+    }
+
+    /// Whether a visitor's flow has had no datagram for long. The stack ends all others itself.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(&self.host, Host::Published(_, _, used) if used.elapsed() >= VISIT)
+    }
+
+    /// Passes a visitor's datagram to the command.
+    pub(crate) fn pass_down(&mut self, data: &[u8]) {
+        if let Host::Published(_, _, used) = &mut self.host {
+            *used = Instant::now();
+        }
+        if let Some(guest) = &self.guest {
+            // A full queue loses it.
+            let _ = guest.try_send_msg(&UdpTransmit::default(), &[data]);
         }
     }
 
@@ -107,6 +179,14 @@ impl Flow {
                 // It has been idle for long, or its sender has gone.
                 Err(_) => return Progress::Done,
             };
+            if self.talk == Talk::Answered {
+                self.talk = Talk::Both;
+                // It may have ended.
+                let _ = guest.set_idle_timeout(CONVERSATION);
+            }
+            if let Host::Published(_, _, used) = &mut self.host {
+                *used = Instant::now();
+            }
             match self.host.send(&buf[..len]) {
                 // A full queue loses the datagram, as any queue does.
                 Ok(_) => {}
@@ -118,13 +198,17 @@ impl Flow {
     }
 
     fn carry_down(&mut self, buf: &mut [u8]) -> Progress {
+        let Host::Own(host) = &self.host else { return Progress::Sleep };
         for _ in 0..TURN_DATAGRAMS {
             if !self.ready.readable {
                 return Progress::Sleep;
             }
-            match self.host.recv(buf) {
+            match host.recv(buf) {
                 Ok(len) => {
                     let Some(guest) = &self.guest else { return Progress::Done };
+                    if self.talk == Talk::Asked {
+                        self.talk = Talk::Answered;
+                    }
                     // A full queue loses it.
                     let _ = guest.try_send_msg(&UdpTransmit::default(), &[&buf[..len]]);
                 }

@@ -1,0 +1,304 @@
+//! The gateway's first loop: it accepts all that comes from the command and from the host's
+//! published ports, hands it to the loops, and follows the command to its end.
+
+use std::io;
+use std::net::UdpSocket as HostSocket;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::task::{self, Poll};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use plimsoll::device::Device;
+use plimsoll::device::tun::{self, FdConfig, PacketHeader};
+use plimsoll::gate::{GateConfig, GatedListener};
+use plimsoll::{Stack, UdpListener, UnhandledConfig, UnhandledPackets};
+use rustix::io::Errno;
+
+use crate::handover::{End, Message};
+use crate::ping::Pings;
+use crate::policy::Policy;
+use crate::ports::{self, PortControl, Ports, Request, Socket};
+use crate::reactor::{Readiness, Round, Token};
+use crate::worker::{self, SWEEP, Shared, Task, Worker};
+use crate::{GATEWAY, GATEWAY_V6};
+
+/// How long an attempt waits for its dial: longer than Linux dials.
+const DIAL: Duration = Duration::from_secs(150);
+/// Attempts that are dialled at once, at most.
+const ATTEMPTS: usize = 16_384;
+/// Visitors of published UDP ports, at most.
+const VISITORS: usize = 4096;
+
+/// The stack and its fronts, before a loop runs.
+pub(crate) struct Gateway {
+    worker: Worker,
+    /// The loops of the other queues.
+    others: Vec<Worker>,
+    running: Vec<JoinHandle<Result<()>>>,
+    gate: GatedListener,
+    datagrams: UdpListener,
+    pings: Pings,
+    ports: Ports,
+    requests: Receiver<Request>,
+    end: Arc<End>,
+    /// How the command has ended.
+    status: Option<u8>,
+    /// It has.
+    ended: Arc<AtomicBool>,
+    next_visitor: usize,
+    swept: Instant,
+}
+
+/// The command's interface as the stack's devices, one for each queue.
+fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
+    let config = FdConfig::with_mtu(mtu).name(crate::INTERFACE).header(PacketHeader::Detect);
+    let open = |queue| tun::from_fd(queue, config.clone());
+    queues.into_iter().map(open).collect::<Result<_, _>>().context("the command's interface")
+}
+
+impl Gateway {
+    pub(crate) fn new(
+        (mtu, queues): (u16, Vec<OwnedFd>),
+        policy: Policy,
+        pcap: Option<&PathBuf>,
+        (end, ended): (Arc<End>, Arc<AtomicBool>),
+        ports: Ports,
+    ) -> Result<(Gateway, PortControl)> {
+        let mut devices = devices(mtu, queues)?.into_iter();
+        let count = devices.len();
+        let first = devices.next().context("the interface has no queue")?;
+        let mut builder = Stack::builder()
+            .device(first)
+            .more_queues(devices)
+            .queues(count)
+            .address(format!("{GATEWAY}/24"))
+            .address(format!("{GATEWAY_V6}/64"))
+            .any_address();
+        if let Some(path) = pcap {
+            builder = builder.pcap(path);
+        }
+        let stack = builder.build_without_thread()?;
+        // All attempts are of one guest. A dial ends by the host's own timeout.
+        let gate = GateConfig::default().waiting(ATTEMPTS).per_source(ATTEMPTS).wait(DIAL);
+        let gate = GatedListener::bind_any(&stack, gate)?;
+        let datagrams = UdpListener::bind_any(&stack)?;
+        let pings = UnhandledConfig::default().protocols(false).icmp(false).echo_requests(true);
+        let pings = Pings::new(UnhandledPackets::bind(&stack, pings)?);
+        let queues = (0..count).map(|queue| stack.queue(queue)).collect::<Result<Vec<_>, _>>()?;
+        let mut others = worker::all(queues, policy)?;
+        let mut worker = others.remove(0);
+        let (control, requests) = PortControl::new(&worker.tools);
+        end.set_nonblocking()?;
+        worker.tools.watch(&*end, Token::End)?;
+        ports.watch(&worker.tools)?;
+        let first = [Token::End, Token::Gate, Token::Datagrams, Token::Pings];
+        worker.again.extend(first.map(|token| (token, Readiness::default())));
+        let (running, status, next_visitor) = (Vec::new(), None, 0);
+        let swept = Instant::now();
+        let gateway = Gateway {
+            worker,
+            others,
+            running,
+            gate,
+            datagrams,
+            pings,
+            ports,
+            requests,
+            end,
+            status,
+            ended,
+            next_visitor,
+            swept,
+        };
+        Ok((gateway, control))
+    }
+
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.worker.tools.stack
+    }
+
+    /// Starts the threads of the other loops.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        for (number, worker) in (1..).zip(self.others.drain(..)) {
+            let main = Leaving(self.worker.shared.clone());
+            let serve = move || {
+                let _main = main;
+                worker.serve()
+            };
+            let thread = thread::Builder::new().name(format!("queue {number}")).spawn(serve);
+            self.running.push(thread.context("cannot start a thread")?);
+        }
+        Ok(())
+    }
+
+    /// Serves until all processes inside have ended. Returns the status of the command.
+    pub(crate) fn serve(&mut self) -> Result<Option<u8>> {
+        let mut round = Round::new();
+        while !self.worker.is_done() {
+            self.worker.turn(&mut round)?;
+            for (token, news) in round.ready.drain(..) {
+                self.on(token, news)?;
+            }
+            if self.swept.elapsed() >= SWEEP {
+                self.swept = Instant::now();
+                self.pings.sweep();
+            }
+        }
+        for thread in self.running.drain(..) {
+            joined(thread)?;
+        }
+        Ok(self.status)
+    }
+
+    fn on(&mut self, token: Token, news: Readiness) -> Result<()> {
+        match token {
+            Token::Stack => {}
+            Token::End => self.on_message()?,
+            Token::Gate => self.on_attempts()?,
+            Token::Datagrams => self.on_datagrams()?,
+            Token::Pings => {
+                let policy = (&self.worker.shared.policy, &mut self.worker.routes);
+                self.pings.on_requests(&self.worker.tools, policy).context("echo requests")?;
+            }
+            Token::Ping(id) => self.pings.on_answers(id, &mut self.worker.buf),
+            Token::Port(id) => self.on_port(id),
+            Token::Requests => {
+                for request in self.requests.try_iter() {
+                    self.ports.on_request(request, &self.worker.tools);
+                }
+            }
+            Token::Inbox => {
+                // A loop may have failed.
+                while let Some(place) = self.running.iter().position(JoinHandle::is_finished) {
+                    joined(self.running.swap_remove(place))?;
+                }
+                self.worker.on(token, news);
+            }
+            Token::Tcp(_) | Token::Udp(_) => self.worker.on(token, news),
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self) -> Result<()> {
+        loop {
+            match self.end.receive() {
+                Ok(Some((Message::Exited(status), _))) => self.on_end(status),
+                Ok(Some((Message::Signaled(signal), _))) => {
+                    self.on_end(128_u8.saturating_add(signal));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    self.worker.shared.end();
+                    return Ok(());
+                }
+                // A signal was not read; what comes before the end still is.
+                Err(Errno::CONNRESET) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error).context("the inside"),
+            }
+        }
+    }
+
+    fn on_end(&mut self, status: u8) {
+        self.status = Some(status);
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Gives a task to the loop of a queue.
+    fn give(&mut self, queue: usize, task: Task) {
+        match queue {
+            0 => self.worker.take(task),
+            queue => self.worker.shared.hand(queue, task),
+        }
+    }
+
+    fn on_attempts(&mut self) -> Result<()> {
+        let waker = self.worker.tools.ready.waker(Token::Gate.number());
+        while let Poll::Ready(incoming) = self.gate.poll_incoming(&waker) {
+            let incoming = incoming.context("the gate")?;
+            self.give(incoming.queue(), Task::Attempt(incoming));
+        }
+        Ok(())
+    }
+
+    fn on_datagrams(&mut self) -> Result<()> {
+        let waker = self.worker.tools.ready.waker(Token::Datagrams.number());
+        let mut cx = task::Context::from_waker(&waker);
+        while let Poll::Ready(flow) = self.datagrams.poll_accept(&mut cx) {
+            let flow = flow.context("datagrams")?;
+            self.give(flow.queue(), Task::Flow(flow));
+        }
+        Ok(())
+    }
+
+    /// Connections or datagrams of the host's side to a published port.
+    fn on_port(&mut self, id: usize) {
+        loop {
+            let Some((port, socket)) = self.ports.get(id) else { return };
+            match socket {
+                Socket::Tcp(listener) => {
+                    // If there is none, the visitor has gone, or descriptors are short.
+                    let Ok((host, peer)) = listener.accept() else { return };
+                    let (from, to) = ports::visitor(peer.ip(), port.guest);
+                    // Visitors take turns between the queues, as the stack's own dials do.
+                    self.next_visitor = (self.next_visitor + 1) % self.worker.shared.queues();
+                    self.give(self.next_visitor, Task::Visitor(host, from, to));
+                }
+                Socket::Udp(socket) => {
+                    let (socket, guest) = (socket.clone(), port.guest);
+                    match socket.recv_from(&mut self.worker.buf) {
+                        Ok((len, visitor)) => self.deliver(id, (visitor, guest), (&socket, len)),
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                        // An error that an earlier answer has met.
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Passes a datagram of a visitor, which is in the buffer, to the command.
+    fn deliver(
+        &mut self,
+        port: usize,
+        (visitor, guest): (std::net::SocketAddr, u16),
+        (socket, len): (&Arc<HostSocket>, usize),
+    ) {
+        let known = self.ports.visitors.get(&(port, visitor)).copied();
+        if known.is_some_and(|id| self.worker.pass_down(id, len)) {
+            return;
+        }
+        if self.ports.visitors.len() >= VISITORS {
+            let worker = &self.worker;
+            self.ports.visitors.retain(|_, &mut id| worker.has_flow(id));
+            // A visitor beyond the limit loses its datagram, as by a full queue.
+            if self.ports.visitors.len() >= VISITORS {
+                return;
+            }
+        }
+        let (from, to) = ports::visitor(visitor.ip(), guest);
+        let from = std::net::SocketAddr::new(from, visitor.port());
+        if let Some(id) = self.worker.welcome((from, to), (socket.clone(), visitor)) {
+            self.ports.visitors.insert((port, visitor), id);
+            self.worker.pass_down(id, len);
+        }
+    }
+}
+
+/// Wakes the first loop when another one has ended, also by a panic.
+struct Leaving(Arc<Shared>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.wake(0);
+    }
+}
+
+fn joined(thread: JoinHandle<Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_| Err(anyhow!("a loop has panicked")))
+}

@@ -1,0 +1,276 @@
+//! Ports of the host that lead to ports of the command.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket as HostSocket};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::task::Waker;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::reactor::{Token, Tools};
+use crate::worker::Numbered;
+use crate::{GATEWAY, GATEWAY_V6, GUEST, GUEST_V6};
+
+/// The protocol of a published port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// A port of the host that leads to one of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Port {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The address and port on the host.
+    pub host: SocketAddr,
+    /// The port of the command.
+    pub guest: u16,
+}
+
+impl FromStr for Port {
+    type Err = String;
+
+    /// Reads `[IP:]HOST:GUEST[/udp]`, where the address is 127.0.0.1 if there is none.
+    fn from_str(text: &str) -> Result<Port, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is not of the form [IP:]HOST:GUEST[/udp], as in 8080:80 or [::1]:53:53/udp"
+            )
+        };
+        let (ports, protocol) = match text.rsplit_once('/') {
+            None => (text, Protocol::Tcp),
+            Some((ports, "tcp")) => (ports, Protocol::Tcp),
+            Some((ports, "udp")) => (ports, Protocol::Udp),
+            Some(_) => return Err(wrong()),
+        };
+        let (host, guest) = ports.rsplit_once(':').ok_or_else(wrong)?;
+        let guest = guest.parse().ok().filter(|&port: &u16| port > 0).ok_or_else(wrong)?;
+        let host = match host.parse::<u16>() {
+            Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            Err(_) => host.parse().map_err(|_| wrong())?,
+        };
+        if host.port() == 0 {
+            return Err(wrong());
+        }
+        Ok(Port { protocol, host, guest })
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = if self.protocol == Protocol::Tcp { "tcp" } else { "udp" };
+        write!(f, "{}:{}/{protocol}", self.host, self.guest)
+    }
+}
+
+/// The host's socket of a published port.
+pub(crate) enum Socket {
+    Tcp(TcpListener),
+    Udp(Arc<HostSocket>),
+}
+
+impl Socket {
+    fn open(port: &Port) -> Result<Socket> {
+        let open = || -> io::Result<Socket> {
+            Ok(match port.protocol {
+                Protocol::Tcp => {
+                    let listener = TcpListener::bind(port.host)?;
+                    listener.set_nonblocking(true)?;
+                    Socket::Tcp(listener)
+                }
+                Protocol::Udp => {
+                    let socket = HostSocket::bind(port.host)?;
+                    socket.set_nonblocking(true)?;
+                    Socket::Udp(Arc::new(socket))
+                }
+            })
+        };
+        open().map_err(|error| {
+            let hint = match error.kind() {
+                ErrorKind::AddrInUse => "another program has that port; choose one that is free",
+                ErrorKind::PermissionDenied => {
+                    "the port is below net.ipv4.ip_unprivileged_port_start; choose a higher one"
+                }
+                _ => "give an address of this host and a port that is free",
+            };
+            anyhow::Error::new(error).context(format!("cannot publish {}: {hint}", port.host))
+        })
+    }
+}
+
+/// A change of the published ports, and where its answer goes.
+pub(crate) struct Request {
+    change: Change,
+    answer: Sender<Result<Vec<Port>, String>>,
+}
+
+enum Change {
+    Add(Port),
+    Remove(Port),
+    List,
+}
+
+/// Changes the published ports of a running gateway.
+#[derive(Clone, Debug)]
+pub struct PortControl {
+    requests: Sender<Request>,
+    waker: Waker,
+}
+
+impl PortControl {
+    pub(crate) fn new(tools: &Tools) -> (PortControl, Receiver<Request>) {
+        let (requests, received) = mpsc::channel();
+        let waker = tools.ready.waker(Token::Requests.number());
+        (PortControl { requests, waker }, received)
+    }
+
+    /// Publishes a port. Returns all that are published then.
+    ///
+    /// # Errors
+    /// If the host refuses; the text says why.
+    pub fn add(&self, port: Port) -> Result<Vec<Port>, String> {
+        self.request(Change::Add(port))
+    }
+
+    /// Ends a published port. Connections through it stay.
+    ///
+    /// # Errors
+    /// If it is not published.
+    pub fn remove(&self, port: Port) -> Result<Vec<Port>, String> {
+        self.request(Change::Remove(port))
+    }
+
+    /// The published ports.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    pub fn list(&self) -> Result<Vec<Port>, String> {
+        self.request(Change::List)
+    }
+
+    fn request(&self, change: Change) -> Result<Vec<Port>, String> {
+        let (answer, answered) = mpsc::channel();
+        let ended = || "the gateway has ended".to_owned();
+        self.requests.send(Request { change, answer }).map_err(|_| ended())?;
+        self.waker.wake_by_ref();
+        answered.recv().unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+/// The published ports.
+pub(crate) struct Ports {
+    open: Numbered<(Port, Socket)>,
+    /// Flows of visitors, by the port and the visitor's address.
+    pub(crate) visitors: HashMap<(usize, SocketAddr), usize>,
+}
+
+impl Ports {
+    /// Opens the host's sockets.
+    pub(crate) fn open(ports: &[Port]) -> Result<Ports> {
+        let mut open = Numbered::new();
+        for port in ports {
+            let id = open.number();
+            open.all.insert(id, (*port, Socket::open(port)?));
+        }
+        Ok(Ports { open, visitors: HashMap::new() })
+    }
+
+    /// Watches all of them.
+    pub(crate) fn watch(&self, tools: &Tools) -> io::Result<()> {
+        self.open.all.iter().try_for_each(|(&id, (_, socket))| watch(id, socket, tools))
+    }
+
+    pub(crate) fn get(&self, id: usize) -> Option<&(Port, Socket)> {
+        self.open.all.get(&id)
+    }
+
+    /// Carries out a request and answers it.
+    pub(crate) fn on_request(&mut self, request: Request, tools: &Tools) {
+        let changed = match request.change {
+            Change::Add(port) => self.add(port, tools),
+            Change::Remove(port) => self.remove(port),
+            Change::List => Ok(()),
+        };
+        let answer = changed.map_err(|error| format!("{error:#}")).map(|()| {
+            let mut all: Vec<Port> = self.open.all.values().map(|(port, _)| *port).collect();
+            all.sort_by_key(|port| (port.host, port.guest));
+            all
+        });
+        // The requester may be gone.
+        let _ = request.answer.send(answer);
+    }
+
+    fn add(&mut self, port: Port, tools: &Tools) -> Result<()> {
+        let socket = Socket::open(&port)?;
+        let id = self.open.number();
+        watch(id, &socket, tools).context("epoll")?;
+        self.open.all.insert(id, (port, socket));
+        Ok(())
+    }
+
+    fn remove(&mut self, port: Port) -> Result<()> {
+        let found = self.open.all.iter().find(|(_, (open, _))| *open == port);
+        let Some((&id, _)) = found else { bail!("{port} is not published") };
+        self.visitors.retain(|&(port, _), _| port != id);
+        ensure!(self.open.all.remove(&id).is_some(), "{port} is not published");
+        Ok(())
+    }
+}
+
+fn watch(id: usize, socket: &Socket, tools: &Tools) -> io::Result<()> {
+    match socket {
+        Socket::Tcp(listener) => tools.watch(listener, Token::Port(id)),
+        Socket::Udp(socket) => tools.watch(socket, Token::Port(id)),
+    }
+}
+
+/// The source and the destination that the command sees of a visitor. An address of the host's
+/// loopback would be its own, so it sees the gateway's.
+pub(crate) fn visitor(ip: IpAddr, port: u16) -> (IpAddr, SocketAddr) {
+    match ip.to_canonical() {
+        ip @ IpAddr::V4(v4) => {
+            let from = if v4.is_loopback() { GATEWAY.into() } else { ip };
+            (from, SocketAddr::new(GUEST.into(), port))
+        }
+        ip @ IpAddr::V6(v6) => {
+            let near = v6.is_loopback() || v6.is_unicast_link_local();
+            let from = if near { GATEWAY_V6.into() } else { ip };
+            (from, SocketAddr::new(GUEST_V6.into(), port))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_ports() {
+        let of = |text: &str| text.parse::<Port>().map(|port| port.to_string());
+        assert_eq!(of("8080:80"), Ok("127.0.0.1:8080:80/tcp".to_owned()));
+        assert_eq!(of("192.0.2.1:8080:80/tcp"), Ok("192.0.2.1:8080:80/tcp".to_owned()));
+        assert_eq!(of("[::1]:53:5353/udp"), Ok("[::1]:53:5353/udp".to_owned()));
+        let wrong = ["80", "0:80", "8080:0", "8080:http", "::1:80:80:", "8080:80/sctp", "99999:80"];
+        for wrong in wrong {
+            assert!(of(wrong).unwrap_err().contains("[IP:]HOST:GUEST[/udp]"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn visitors_keep_their_address_unless_it_is_the_command_s_own() {
+        let seen = |ip: &str| visitor(ip.parse().unwrap(), 80).0.to_string();
+        assert_eq!(seen("192.0.2.7"), "192.0.2.7");
+        assert_eq!(seen("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(seen("127.0.0.1"), GATEWAY.to_string());
+        assert_eq!(seen("2001:db8::7"), "2001:db8::7");
+        assert_eq!(seen("::1"), GATEWAY_V6.to_string());
+    }
+}

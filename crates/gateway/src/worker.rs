@@ -1,0 +1,329 @@
+//! A loop of the gateway: it serves one queue of the stack, and the connections and flows that came
+//! by that queue, with their sockets of the host.
+//!
+//! Each processor has a loop. The first one accepts for all and hands each attempt and each flow to
+//! the loop of its queue.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream as HostStream, UdpSocket as HostSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use plimsoll::gate::{Incoming, Reject};
+use plimsoll::{QueueLoop, UdpSocket};
+
+use crate::policy::Policy;
+use crate::reactor::{Reactor, Readiness, Round, Token, Tools};
+use crate::routing::Routes;
+use crate::tcp::{Connection, Progress};
+use crate::udp::Flow;
+
+/// How long data that the command has left goes out, at most.
+const LINGER: Duration = Duration::from_secs(30);
+/// How long after the host's side has failed the command's is reset, at the latest.
+const LATEST_RESET: Duration = Duration::from_secs(5);
+/// How often a loop looks whether one of these is due.
+const POLL: Duration = Duration::from_millis(20);
+/// How often connections are looked at that have ended without a wake-up.
+pub(crate) const SWEEP: Duration = Duration::from_secs(10);
+/// Bytes of the longest datagram.
+const DATAGRAM: usize = 65_535;
+
+/// New work for a loop.
+pub(crate) enum Task {
+    /// An attempt to connect, not dialled yet.
+    Attempt(Incoming),
+    /// Datagrams to a new destination.
+    Flow(UdpSocket),
+    /// A connection of the host's side, the source that the command sees, and its destination.
+    Visitor(HostStream, IpAddr, SocketAddr),
+}
+
+/// Work that other threads have for a loop.
+struct Inbox {
+    tasks: Mutex<Vec<Task>>,
+    waker: Waker,
+}
+
+/// The state that all loops share.
+pub(crate) struct Shared {
+    pub(crate) policy: Policy,
+    inboxes: Box<[Inbox]>,
+    /// All processes inside have ended.
+    over: AtomicBool,
+}
+
+impl Shared {
+    /// Hands work to the loop of a queue.
+    pub(crate) fn hand(&self, queue: usize, task: Task) {
+        let Some(inbox) = self.inboxes.get(queue) else { return };
+        inbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        inbox.waker.wake_by_ref();
+    }
+
+    /// Wakes the loop of a queue.
+    pub(crate) fn wake(&self, queue: usize) {
+        if let Some(inbox) = self.inboxes.get(queue) {
+            inbox.waker.wake_by_ref();
+        }
+    }
+
+    /// All processes inside have ended: the loops end too, once data has gone out.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.inboxes.iter().for_each(|inbox| inbox.waker.wake_by_ref());
+    }
+
+    pub(crate) fn queues(&self) -> usize {
+        self.inboxes.len()
+    }
+
+    fn take(&self, queue: usize) -> Vec<Task> {
+        let Some(inbox) = self.inboxes.get(queue) else { return Vec::new() };
+        std::mem::take(&mut *inbox.tasks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Connections or flows by their number.
+pub(crate) struct Numbered<T> {
+    pub(crate) all: HashMap<usize, T>,
+    next: usize,
+}
+
+impl<T> Numbered<T> {
+    pub(crate) fn new() -> Numbered<T> {
+        Numbered { all: HashMap::new(), next: 0 }
+    }
+
+    /// A number that none has had.
+    pub(crate) fn number(&mut self) -> usize {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// A loop.
+pub(crate) struct Worker {
+    queue: usize,
+    pub(crate) shared: Arc<Shared>,
+    reactor: Reactor,
+    pub(crate) tools: Tools,
+    pub(crate) routes: Routes,
+    connections: Numbered<Connection>,
+    flows: Numbered<Flow>,
+    pub(crate) buf: Vec<u8>,
+    /// Connections whose host's side has failed, and until when the command may take what came
+    /// before.
+    broken: Vec<(usize, Instant)>,
+    /// Tokens that can go on without news.
+    pub(crate) again: Vec<(Token, Readiness)>,
+    swept: Instant,
+    /// The end of the time in which data goes out.
+    until: Option<Instant>,
+}
+
+/// The loops of all queues.
+pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy) -> Result<Vec<Worker>> {
+    let loops = queues.into_iter().map(Reactor::new).collect::<io::Result<Vec<_>>>()?;
+    let inbox = |(_, tools): &(Reactor, Tools)| Inbox {
+        tasks: Mutex::default(),
+        waker: tools.ready.waker(Token::Inbox.number()),
+    };
+    let inboxes = loops.iter().map(inbox).collect();
+    let shared = Arc::new(Shared { policy, inboxes, over: AtomicBool::new(false) });
+    let worker = |(queue, (reactor, tools))| Worker {
+        queue,
+        shared: shared.clone(),
+        reactor,
+        tools,
+        routes: Routes::default(),
+        connections: Numbered::new(),
+        flows: Numbered::new(),
+        buf: vec![0; DATAGRAM],
+        broken: Vec::new(),
+        again: Vec::new(),
+        swept: Instant::now(),
+        until: None,
+    };
+    Ok(loops.into_iter().enumerate().map(worker).collect())
+}
+
+impl Worker {
+    /// Serves until all processes inside have ended.
+    pub(crate) fn serve(mut self) -> Result<()> {
+        let mut round = Round::new();
+        while !self.is_done() {
+            self.turn(&mut round)?;
+            for (token, news) in round.ready.drain(..) {
+                self.on(token, news);
+            }
+        }
+        Ok(())
+    }
+
+    /// One round: finds the tokens that can go on; sleeps if there is none.
+    pub(crate) fn turn(&mut self, round: &mut Round) -> Result<()> {
+        self.reset_broken();
+        self.sweep();
+        round.ready.append(&mut self.again);
+        let soon = self.until.is_some() || !self.broken.is_empty();
+        let longest = if soon { POLL } else { SWEEP };
+        let longest = (soon || !self.connections.all.is_empty()).then_some(longest);
+        self.reactor.turn(&mut self.tools, (!round.ready.is_empty(), longest), round)?;
+        Ok(())
+    }
+
+    /// Whether all processes inside have ended and no data of theirs is left, or for too long.
+    pub(crate) fn is_done(&mut self) -> bool {
+        if !self.shared.over.load(Ordering::Acquire) {
+            return false;
+        }
+        let until = *self.until.get_or_insert_with(|| Instant::now() + LINGER);
+        let mut left = self.connections.all.values().filter(|connection| connection.goes_out());
+        if Instant::now() < until {
+            return left.next().is_none();
+        }
+        // The host's side must not take a cut for the end of a stream.
+        left.for_each(Connection::reset_host);
+        true
+    }
+
+    /// Drops connections that have ended without a wake-up.
+    fn sweep(&mut self) {
+        if self.swept.elapsed() < SWEEP {
+            return;
+        }
+        self.swept = Instant::now();
+        self.connections.all.retain(|_, connection| {
+            let is_dead = connection.is_dead();
+            if is_dead {
+                connection.reset_host();
+            }
+            !is_dead
+        });
+        self.flows.all.retain(|_, flow| !flow.is_idle());
+    }
+
+    /// Resets the command's side where the host's has failed, once it has what came before.
+    fn reset_broken(&mut self) {
+        let connections = &mut self.connections.all;
+        self.broken.retain(|&(id, until)| {
+            let Some(connection) = connections.get(&id) else { return false };
+            let is_due = connection.is_delivered() || Instant::now() >= until;
+            if is_due {
+                connection.reset_guest();
+                connections.remove(&id);
+            }
+            !is_due
+        });
+    }
+
+    /// Goes on with one of the connections or flows, or takes new work.
+    pub(crate) fn on(&mut self, token: Token, news: Readiness) {
+        let turn = match token {
+            Token::Tcp(id) => {
+                let Some(connection) = self.connections.all.get_mut(&id) else { return };
+                connection.turn(news, &mut self.tools)
+            }
+            Token::Udp(id) => {
+                let Some(flow) = self.flows.all.get_mut(&id) else { return };
+                flow.turn(news, &self.tools, &mut self.buf)
+            }
+            Token::Inbox => {
+                return self.shared.take(self.queue).into_iter().for_each(|t| self.take(t));
+            }
+            _ => return,
+        };
+        match (turn, token) {
+            (Progress::Sleep, _) => {}
+            (Progress::Again, token) => self.again.push((token, Readiness::default())),
+            (Progress::Broken, Token::Tcp(id)) => {
+                if !self.broken.iter().any(|&(known, _)| known == id) {
+                    self.broken.push((id, Instant::now() + LATEST_RESET));
+                }
+            }
+            (Progress::Done, Token::Tcp(id)) => drop(self.connections.all.remove(&id)),
+            (Progress::Done, Token::Udp(id)) => drop(self.flows.all.remove(&id)),
+            (Progress::Done | Progress::Broken, _) => {}
+        }
+    }
+
+    /// Takes new work of this loop's queue.
+    pub(crate) fn take(&mut self, task: Task) {
+        match task {
+            Task::Attempt(incoming) => self.dial(incoming),
+            Task::Flow(guest) => self.open(guest),
+            Task::Visitor(host, from, to) => self.enter(host, from, to),
+        }
+    }
+
+    fn dial(&mut self, incoming: Incoming) {
+        let to = match self.shared.policy.destination(incoming.destination(), &mut self.routes) {
+            Ok(to) => to,
+            Err(how) => return incoming.reject(Reject::Icmp(how)),
+        };
+        let id = self.connections.number();
+        let token = Token::Tcp(id);
+        if let Some(connection) = Connection::begin(incoming, to, token, &self.tools) {
+            self.connections.all.insert(id, connection);
+            self.on(token, Readiness::default());
+        }
+    }
+
+    fn open(&mut self, guest: UdpSocket) {
+        // It may have ended.
+        let Ok(to) = guest.local_addr() else { return };
+        let to = match self.shared.policy.destination(to, &mut self.routes) {
+            Ok(to) => to,
+            Err(how) => {
+                let _ = guest.refuse(how);
+                return;
+            }
+        };
+        let id = self.flows.number();
+        let token = Token::Udp(id);
+        if let Some(flow) = Flow::begin(guest, to, token, &self.tools) {
+            self.flows.all.insert(id, flow);
+            self.on(token, Readiness::default());
+        }
+    }
+
+    /// Begins a flow for a visitor of a published UDP port. `from` is the source that the command
+    /// sees.
+    pub(crate) fn welcome(
+        &mut self,
+        (from, to): (SocketAddr, SocketAddr),
+        host: (Arc<HostSocket>, SocketAddr),
+    ) -> Option<usize> {
+        let id = self.flows.number();
+        let flow = Flow::welcome((from, to), host, Token::Udp(id), &self.tools).ok()?;
+        self.flows.all.insert(id, flow);
+        self.on(Token::Udp(id), Readiness::default());
+        Some(id)
+    }
+
+    pub(crate) fn has_flow(&self, id: usize) -> bool {
+        self.flows.all.contains_key(&id)
+    }
+
+    /// Passes a datagram that is in the buffer to the command. Returns whether the flow exists.
+    pub(crate) fn pass_down(&mut self, id: usize, len: usize) -> bool {
+        let Some(flow) = self.flows.all.get_mut(&id) else { return false };
+        flow.pass_down(&self.buf[..len]);
+        true
+    }
+
+    fn enter(&mut self, host: HostStream, from: IpAddr, to: SocketAddr) {
+        let id = self.connections.number();
+        let token = Token::Tcp(id);
+        // Without a connection the visitor is reset.
+        if let Ok(connection) = Connection::enter(host, (from, to), token, &self.tools) {
+            self.connections.all.insert(id, connection);
+            self.on(token, Readiness::default());
+        }
+    }
+}
