@@ -34,6 +34,9 @@ impl Respond for Stacks {
             }
             Request::Qdisc => Answer::Qdiscs(self.qdiscs()),
             Request::QdiscSet { dev, qdisc } => self.set_qdisc(&dev, &qdisc),
+            Request::Ports | Request::PortAdd { .. } | Request::PortRemove { .. } => {
+                Answer::Error("this process publishes no ports; 'plimsoll run' does".to_owned())
+            }
             Request::Ss => Answer::Sockets(
                 self.0
                     .iter()

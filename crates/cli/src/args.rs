@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Ss(SsArgs),
     /// Print or change the queueing disciplines of a running plimsoll.
     Qdisc(QdiscArgs),
+    /// Print, add or remove the ports that a running `plimsoll run` publishes.
+    Port(PortArgs),
     /// Run packetdrill scripts on this stack and a virtual clock, and report which pass.
     Drill(crate::drill::DrillArgs),
     /// Reproduce published experiments on this machine, before and after.
@@ -436,6 +438,20 @@ pub(crate) struct QdiscArgs {
     /// `set tun0 pfifo` [default: print all]
     #[arg(value_name = "[show|set] DEV [KIND ...]")]
     pub words: Vec<String>,
+    /// The process to ask.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
+/// `plimsoll port`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PortArgs {
+    /// Publish this port, as after -p of `plimsoll run`
+    #[arg(long, value_name = "[IP:]HOST:GUEST[/udp]", conflicts_with = "remove")]
+    pub add: Option<plimsoll_gateway::ports::Port>,
+    /// Publish this port no more; its connections stay
+    #[arg(long, value_name = "[IP:]HOST:GUEST[/udp]")]
+    pub remove: Option<plimsoll_gateway::ports::Port>,
     /// The process to ask.
     #[command(flatten)]
     pub target: TargetArgs,

@@ -72,6 +72,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Sysctl(args) => query::sysctl(args),
         Command::Ss(args) => query::ss(args),
         Command::Qdisc(args) => query::qdisc(args),
+        Command::Port(args) => query::port(args),
         Command::Drill(args) => drill::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Link(args) => link::run(args),

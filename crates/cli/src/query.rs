@@ -1,8 +1,8 @@
-//! `plimsoll nstat`, `sysctl`, `ss` and `qdisc`: ask a running process and print what it says.
+//! `plimsoll nstat`, `sysctl`, `ss`, `qdisc` and `port`: ask a running process and print what it says.
 
 use anyhow::bail;
 
-use crate::args::{NstatArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
+use crate::args::{NstatArgs, PortArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
 use crate::control::client::ask;
 use crate::control::protocol::{
     Answer, NetId, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
@@ -110,6 +110,23 @@ pub(crate) fn qdisc(args: &QdiscArgs) -> anyhow::Result<()> {
     }
     let text = |stack: &StackQdiscs| stack.qdiscs.iter().map(qdisc_text).collect();
     show(&args.target, &stacks, |stack| &stack.stack, text)
+}
+
+/// `plimsoll port`.
+pub(crate) fn port(args: &PortArgs) -> anyhow::Result<()> {
+    let request = match (&args.add, &args.remove) {
+        (Some(port), _) => Request::PortAdd { port: port.to_string() },
+        (_, Some(port)) => Request::PortRemove { port: port.to_string() },
+        _ => Request::Ports,
+    };
+    let Answer::Ports(ports) = ask(args.target.pid, &request)? else {
+        bail!("the process gave an answer to another question");
+    };
+    if args.target.json {
+        return json(&ports);
+    }
+    let text: String = ports.iter().map(|port| format!("{port}\n")).collect();
+    print(text.as_bytes())
 }
 
 /// Prints what each stack answered, below its name if there are several; or all of it as JSON.

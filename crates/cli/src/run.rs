@@ -4,14 +4,18 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use plimsoll_gateway::inside::{self, Inside};
 use plimsoll_gateway::policy::Policy;
-use plimsoll_gateway::ports::Port;
+use plimsoll_gateway::ports::{Port, PortControl};
 use plimsoll_gateway::{init, run as gateway};
 
+use crate::answers::Stacks;
 use crate::args::Command;
+use crate::control::protocol::{Answer, Request};
+use crate::control::server::{self, Respond};
 use crate::units;
 
 /// `plimsoll run`.
@@ -140,9 +144,41 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
         },
         ports: args.ports.clone(),
         pcap: args.pcap.clone(),
-        covered: Vec::new(),
+        covered: server::folders(),
         start_inside: vec!["run-inside".to_owned()],
         command: args.command.clone(),
     };
-    gateway::run(&config, |_| Ok(Box::new(())))
+    gateway::run(&config, |running| {
+        let stacks = Stacks(vec![("run".to_owned(), running.stack.clone())]);
+        let respond = Arc::new(Answers { stacks, ports: running.ports.clone() });
+        match server::open(respond) {
+            Ok(socket) => Ok(Box::new(socket)),
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                say(&error.context("'plimsoll ss', 'nstat', 'sysctl' and 'port' are not answered"));
+                Ok(Box::new(()))
+            }
+        }
+    })
+}
+
+/// Answers the requests of the control socket.
+struct Answers {
+    stacks: Stacks,
+    ports: PortControl,
+}
+
+impl Respond for Answers {
+    fn respond(&self, request: Request) -> Answer {
+        let changed = match request {
+            Request::Ports => self.ports.list(),
+            Request::PortAdd { port } => port.parse().and_then(|port| self.ports.add(port)),
+            Request::PortRemove { port } => port.parse().and_then(|port| self.ports.remove(port)),
+            request => return self.stacks.respond(request),
+        };
+        match changed {
+            Ok(ports) => Answer::Ports(ports.iter().map(Port::to_string).collect()),
+            Err(error) => Answer::Error(error),
+        }
+    }
 }

@@ -53,11 +53,11 @@ pub fn run(asked: &Inside) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("prctl")?;
     enter_namespaces()?;
     let (_, queues) = make_interface(asked.mtu, asked.queues)?;
+    replace_files(&asked.files)?;
+    cover(&asked.covered)?;
     let fds: Vec<_> = queues.iter().map(|queue| queue.as_fd()).collect();
     end.send(Message::Queues, &fds)?;
     drop(queues);
-    replace_files(&asked.files)?;
-    cover(&asked.covered)?;
     keep_capabilities()?;
     unshare(UnshareFlags::NEWPID).context("cannot make a process namespace")?;
     // A signal from the terminal is for the command; this process waits for it.

@@ -19,9 +19,12 @@
 //! Each processor has a loop ([`worker`], on a [`reactor`]) for a queue of the stack and its
 //! sockets of the host. The first one ([`gateway`]) accepts for all of them.
 //!
+//! Once it is set up, the gateway confines itself ([`confine`]).
+//!
 //! Limits: it never changes the host's network, and needs no privilege.
 #![forbid(unsafe_code)]
 
+mod confine;
 mod dns;
 mod gateway;
 pub mod handover;

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -16,14 +16,13 @@ use anyhow::{Context, Result};
 use plimsoll::Stack;
 use rustix::process::{Resource, Rlimit, getpgrp, getrlimit, setrlimit};
 use rustix::termios::tcgetpgrp;
-use rustix::thread::{CapabilitySet, CapabilitySets};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
 use crate::gateway::Gateway;
 use crate::handover::{End, MAX_QUEUES, Message};
 use crate::policy::Policy;
 use crate::ports::{Port, PortControl, Ports};
-use crate::{dns, inside};
+use crate::{confine, dns, inside};
 
 /// The exit status if the gateway itself has failed, as of a container engine.
 pub const FAILED: u8 = 125;
@@ -82,21 +81,27 @@ pub fn run(
         // It has said why.
         _ => return Ok(failed(&mut inside)),
     };
-    send_input(&end)?;
+    // They are mounted inside.
+    drop(files);
     let end = Arc::new(end);
     let ended = Arc::new(AtomicBool::new(false));
-    let (mut gateway, ports) = Gateway::new(
-        (config.mtu, queues),
-        config.policy,
-        config.pcap.as_ref(),
-        (end.clone(), ended.clone()),
-        ports,
-    )?;
-    // Rights are those of a thread: one that starts later has none of them.
-    give_up_rights()?;
+    // Limits are those of a thread: one that starts later has them as well.
+    confine::give_up_rights()?;
+    let pcap = config.pcap.as_ref();
+    let inner = (end.clone(), ended.clone());
+    let queues = (config.mtu, queues);
+    let (mut gateway, ports) = Gateway::new(queues, config.policy, pcap, inner, ports)?;
+    let limits = confine::files(&config.covered)?;
     pass_signals(&end, &ended)?;
     let _kept = on_start(&Running { stack: gateway.stack(), ports })?;
     gateway.start()?;
+    let calls = confine::calls()?;
+    if config.policy.verbose {
+        // The reader may be gone.
+        let _ = writeln!(io::stderr(), "plimsoll: no capability is left; {limits}; {calls}");
+    }
+    // The command starts.
+    send_input(&end)?;
     let status = gateway.serve()?;
     let ended = inside.wait().context("the inside")?;
     Ok(match status {
@@ -149,14 +154,6 @@ fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     // With the lower limit fewer connections are served.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
-/// Packets of the command are processed without any right that this user has not.
-fn give_up_rights() -> Result<()> {
-    rustix::thread::set_no_new_privs(true).context("prctl")?;
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    rustix::thread::set_capabilities(None, sets).context("capabilities")
 }
 
 /// Whether this process is in the foreground of a terminal, whose signals the command gets as well.

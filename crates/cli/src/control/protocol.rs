@@ -34,6 +34,18 @@ pub(crate) enum Request {
         /// The discipline with its parameters, as in `fq limit 1000`.
         qdisc: String,
     },
+    /// The published ports of `plimsoll run`.
+    Ports,
+    /// Publishes a port.
+    PortAdd {
+        /// The port, as after `-p`.
+        port: String,
+    },
+    /// Ends a published port.
+    PortRemove {
+        /// The port, as after `-p`.
+        port: String,
+    },
 }
 
 /// The answer to a request.
@@ -46,6 +58,8 @@ pub(crate) enum Answer {
     Sockets(Vec<StackSockets>),
     /// One list of queueing disciplines for each stack of the process.
     Qdiscs(Vec<StackQdiscs>),
+    /// The published ports, as after `-p`.
+    Ports(Vec<String>),
     /// The error's text.
     Error(String),
 }

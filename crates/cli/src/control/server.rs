@@ -67,6 +67,16 @@ pub(crate) fn open(respond: Arc<dyn Respond>) -> io::Result<ControlSocket> {
     Err(last)
 }
 
+/// Makes the folder for the control socket, and names those folders of this user that may hold one.
+pub(crate) fn folders() -> Vec<PathBuf> {
+    let all = super::directories();
+    if let Some(first) = all.iter().find(|folder| folder.parent().is_some_and(Path::is_dir)) {
+        // If that fails, opening the socket says why.
+        let _ = private_directory(first);
+    }
+    all.into_iter().filter(|folder| folder.is_dir()).collect()
+}
+
 fn open_in(
     directory: &Path,
     respond: Arc<dyn Respond>,
@@ -77,7 +87,7 @@ fn open_in(
     // A process that died may have had our number.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let mut server = Server::new(Arc::downgrade(&respond), patience);
@@ -114,6 +124,21 @@ fn private_directory(directory: &Path) -> io::Result<()> {
         );
         Err(io::Error::new(ErrorKind::PermissionDenied, message))
     }
+}
+
+/// Whether a client is in the user namespace and the process namespace of this process. A command
+/// inside `plimsoll run` is not, and has the same user number.
+fn is_of_our_namespaces(client: &UnixStream) -> bool {
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(client) else { return false };
+    let of = |pid: &str| {
+        let users = std::fs::read_to_string(format!("/proc/{pid}/uid_map")).ok()?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        // A number for each namespace from that of /proc down to that of the process.
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Some((users, numbers.split_whitespace().count()))
+    };
+    let theirs = of(&peer.pid.as_raw_nonzero().to_string());
+    theirs.is_some() && theirs == of("self")
 }
 
 /// The state of the thread.
@@ -195,9 +220,10 @@ impl Server {
     /// Takes one client from `accept`. If that fails, pauses accepting for a while.
     fn accept(&mut self, accept: impl FnOnce() -> io::Result<UnixStream>, now: Instant) {
         match accept().and_then(|stream| stream.set_nonblocking(true).map(|()| stream)) {
-            Ok(stream) => {
+            Ok(stream) if is_of_our_namespaces(&stream) => {
                 self.clients.push(Client::new(stream, now, self.patience));
             }
+            Ok(_refused) => {}
             // It went before it was accepted.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(_) => self.pause = Some(now + PAUSE),
