@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use plimsoll_gateway::inside::{self, Inside};
+use plimsoll_gateway::network::Network;
 use plimsoll_gateway::policy::Policy;
 use plimsoll_gateway::ports::{Port, PortControl};
 use plimsoll_gateway::{init, run as gateway};
@@ -57,6 +58,8 @@ pub(crate) struct RunArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InsideArgs {
     #[arg(long)]
+    network: Network,
+    #[arg(long)]
     mtu: u16,
     #[arg(long)]
     queues: usize,
@@ -96,6 +99,7 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
             start.extend(args.no_wait.then(|| "--no-wait".to_owned()));
             start.push("--".to_owned());
             inside::run(&Inside {
+                network: args.network,
                 mtu: args.mtu,
                 queues: args.queues,
                 files: args.files.clone(),
@@ -124,8 +128,12 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
 }
 
 fn say(error: &anyhow::Error) {
+    note(&format!("{error:#}"));
+}
+
+fn note(text: &str) {
     // The reader may be gone.
-    let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
+    let _ = writeln!(io::stderr(), "plimsoll: {text}");
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<u8> {
@@ -133,11 +141,18 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
         !args.command.is_empty(),
         "there is no command; give it after --, as in 'plimsoll run -- curl http://192.0.2.1/'"
     );
+    let network = Network::choose()?;
+    if !network.is_first_choice() {
+        note(&format!(
+            "the host has a route into 10.0.2.0/24, so the command's network is {network}"
+        ));
+    }
     let config = gateway::Config {
         mtu: args.mtu,
         queues: args.queues.unwrap_or_else(gateway::default_queues),
         wait_for_all: !args.no_wait,
         policy: Policy {
+            network,
             host_loopback: args.host_loopback,
             allow_link_local: args.allow_link_local,
             verbose: args.verbose,

@@ -20,12 +20,12 @@ use plimsoll::{Stack, UdpListener, UnhandledConfig, UnhandledPackets};
 use rustix::io::Errno;
 
 use crate::handover::{End, Message};
+use crate::network::Network;
 use crate::ping::Pings;
 use crate::policy::Policy;
 use crate::ports::{self, PortControl, Ports, Request, Socket};
 use crate::reactor::{Readiness, Round, Token};
 use crate::worker::{self, SWEEP, Shared, Task, Worker};
-use crate::{GATEWAY, GATEWAY_V6};
 
 /// How long an attempt waits for its dial: longer than Linux dials.
 const DIAL: Duration = Duration::from_secs(150);
@@ -70,14 +70,14 @@ impl Gateway {
         ports: Ports,
     ) -> Result<(Gateway, PortControl)> {
         let mut devices = devices(mtu, queues)?.into_iter();
-        let count = devices.len();
+        let (count, network) = (devices.len(), policy.network);
         let first = devices.next().context("the interface has no queue")?;
         let mut builder = Stack::builder()
             .device(first)
             .more_queues(devices)
             .queues(count)
-            .address(format!("{GATEWAY}/24"))
-            .address(format!("{GATEWAY_V6}/64"))
+            .address(format!("{}/{}", network.gateway(), Network::PREFIX))
+            .address(format!("{}/{}", network.gateway_v6(), Network::PREFIX_V6))
             .any_address();
         if let Some(path) = pcap {
             builder = builder.pcap(path);
@@ -238,13 +238,14 @@ impl Gateway {
 
     /// Connections or datagrams of the host's side to a published port.
     fn on_port(&mut self, id: usize) {
+        let network = self.worker.shared.policy.network;
         loop {
             let Some((port, socket)) = self.ports.get(id) else { return };
             match socket {
                 Socket::Tcp(listener) => {
                     // If there is none, the visitor has gone, or descriptors are short.
                     let Ok((host, peer)) = listener.accept() else { return };
-                    let (from, to) = ports::visitor(peer.ip(), port.guest);
+                    let (from, to) = ports::visitor(network, peer.ip(), port.guest);
                     // Visitors take turns between the queues, as the stack's own dials do.
                     self.next_visitor = (self.next_visitor + 1) % self.worker.shared.queues();
                     self.give(self.next_visitor, Task::Visitor(host, from, to));
@@ -281,7 +282,8 @@ impl Gateway {
                 return;
             }
         }
-        let (from, to) = ports::visitor(visitor.ip(), guest);
+        let network = self.worker.shared.policy.network;
+        let (from, to) = ports::visitor(network, visitor.ip(), guest);
         let from = std::net::SocketAddr::new(from, visitor.port());
         if let Some(id) = self.worker.welcome((from, to), (socket.clone(), visitor)) {
             self.ports.visitors.insert((port, visitor), id);

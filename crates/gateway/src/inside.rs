@@ -5,7 +5,6 @@
 //! a user namespace. It has all rights in the namespaces that it makes and none outside.
 
 use std::fs;
-use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::handover::{End, Message};
-use crate::{GATEWAY, GATEWAY_V6, GUEST, GUEST_V6, INTERFACE, routing};
+use crate::network::Network;
+use crate::{INTERFACE, routing};
 
 /// Packets that wait in the interface to be read by the gateway.
 const QUEUE_LEN: u32 = 8192;
@@ -29,6 +29,8 @@ const QUEUE_LEN: u32 = 8192;
 /// The request of the gateway.
 #[derive(Clone, Debug)]
 pub struct Inside {
+    /// The addresses of the interface.
+    pub network: Network,
     /// The MTU of the interface.
     pub mtu: u16,
     /// Queues of the interface.
@@ -52,7 +54,7 @@ pub fn run(asked: &Inside) -> Result<()> {
     // The command does not outlive its way out.
     set_parent_process_death_signal(Some(Signal::KILL)).context("prctl")?;
     enter_namespaces()?;
-    let (_, queues) = make_interface(asked.mtu, asked.queues)?;
+    let (_, queues) = make_interface(asked)?;
     replace_files(&asked.files)?;
     cover(&asked.covered)?;
     let fds: Vec<_> = queues.iter().map(|queue| queue.as_fd()).collect();
@@ -109,21 +111,22 @@ pub(crate) fn map_ids(uid: u32, gid: u32) -> Result<()> {
     write("gid_map", format!("{gid} {gid} 1"))
 }
 
-fn make_interface(mtu: u16, queues: usize) -> Result<(String, Vec<std::os::fd::OwnedFd>)> {
+fn make_interface(asked: &Inside) -> Result<(String, Vec<std::os::fd::OwnedFd>)> {
     tun::bring_up("lo").context("cannot bring the loopback interface up")?;
-    let config = TunConfig::default().name(INTERFACE).mtu(Some(mtu)).up(true);
-    let (name, queues) = tun::create(config, queues)?;
+    let config = TunConfig::default().name(INTERFACE).mtu(Some(asked.mtu)).up(true);
+    let (name, queues) = tun::create(config, asked.queues)?;
     let socket =
         rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);
     let index = netdevice::name_to_index(socket?, &name).context("the interface has no index")?;
     routing::set_queue_len(index, QUEUE_LEN)?;
-    routing::add_address(index, IpAddr::V4(GUEST), 24)?;
-    routing::add_default_route(index, IpAddr::V4(GATEWAY))?;
+    let network = asked.network;
+    routing::add_address(index, network.guest().into(), Network::PREFIX)?;
+    routing::add_default_route(index, network.gateway().into())?;
     // A kernel without IPv6 has none inside either.
     let off = fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6");
     if off.is_ok_and(|off| off.trim() == "0") {
-        routing::add_address(index, IpAddr::V6(GUEST_V6), 64)?;
-        routing::add_default_route(index, IpAddr::V6(GATEWAY_V6))?;
+        routing::add_address(index, network.guest_v6().into(), Network::PREFIX_V6)?;
+        routing::add_default_route(index, network.gateway_v6().into())?;
     }
     let gid = getgid().as_raw();
     fs::write("/proc/sys/net/ipv4/ping_group_range", format!("{gid} {gid}"))

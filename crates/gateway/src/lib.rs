@@ -13,7 +13,7 @@
 //! The gateway's stack takes packets to any address. A connection waits at the SYN gate until the
 //! dial on the host's side has succeeded or failed, so the command gets the host's error
 //! ([`tcp`]). A datagram to a new destination is a flow with a socket of the host ([`udp`]), and echo
-//! requests have a ping socket ([`ping`]). Published [`ports`] lead the other way. Queries to the gateway's name server go to the host's ([`dns`]). [`policy`] judges every address
+//! requests have a ping socket ([`ping`]). Published [`ports`] lead the other way. Queries to the gateway's name server go to the host's ([`names`]). [`policy`] judges every address
 //! immediately before it is dialled.
 //!
 //! Each processor has a loop ([`worker`], on a [`reactor`]) for a queue of the stack and its
@@ -25,11 +25,12 @@
 #![forbid(unsafe_code)]
 
 mod confine;
-mod dns;
 mod gateway;
 pub mod handover;
 pub mod init;
 pub mod inside;
+pub mod names;
+pub mod network;
 mod ping;
 pub mod policy;
 pub mod ports;
@@ -39,19 +40,6 @@ pub mod run;
 mod tcp;
 mod udp;
 mod worker;
-
-use std::net::{Ipv4Addr, Ipv6Addr};
-
-/// The command's address, in a network of 24 bits.
-pub const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
-/// The gateway's address: the command's default route.
-pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
-/// The gateway's name server.
-pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
-/// The command's IPv6 address, in a network of 64 bits.
-pub const GUEST_V6: Ipv6Addr = Ipv6Addr::new(0xfd70, 0x6c69, 0x6d73, 0x6f6c, 0, 0, 0, 0x15);
-/// The gateway's IPv6 address.
-pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd70, 0x6c69, 0x6d73, 0x6f6c, 0, 0, 0, 2);
 
 /// The name of the command's interface.
 pub const INTERFACE: &str = "plimsoll0";

@@ -94,11 +94,11 @@ impl Pings {
         while let std::task::Poll::Ready(packet) = self.packets.poll_recv(&mut cx) {
             let packet = packet?;
             let Some(to) = packet.destination() else { continue };
-            if to == IpAddr::V4(crate::NAME_SERVER) {
+            if to == IpAddr::V4(policy.network.name_server()) {
                 self.packets.refuse(&packet);
                 continue;
             }
-            match policy.judge(to, routes) {
+            match policy.judge(to, (&tools.names, routes)) {
                 Ok(()) => self.send(packet, to, tools),
                 Err(how) => self.packets.reject(&packet, how),
             }

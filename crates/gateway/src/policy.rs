@@ -7,15 +7,19 @@
 use std::fmt;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Instant;
 
 use plimsoll::gate::Unreachable;
 
+use crate::names::{self, Names, files};
+use crate::network::Network;
 use crate::routing::Routes;
-use crate::{GATEWAY, GATEWAY_V6, NAME_SERVER, dns};
 
 /// What a command may reach.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Policy {
+    /// The command's network.
+    pub network: Network,
     /// The gateway's own address leads to the host's loopback.
     pub host_loopback: bool,
     /// Link-local addresses may be reached, metadata services included.
@@ -94,24 +98,26 @@ impl Policy {
     pub(crate) fn destination(
         &self,
         to: SocketAddr,
-        routes: &mut Routes,
+        (names, routes): (&Names, &mut Routes),
     ) -> Result<SocketAddr, Unreachable> {
-        if to == SocketAddr::new(IpAddr::V4(NAME_SERVER), dns::PORT) {
+        if to == SocketAddr::new(IpAddr::V4(self.network.name_server()), names::PORT) {
             // The host's name server is the one address that may be on the host itself.
-            return dns::host_name_server().ok_or(Unreachable::Port);
+            return files::host_name_servers().first().copied().ok_or(Unreachable::Port);
         }
-        let loopback = match to.ip() {
-            IpAddr::V4(GATEWAY) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            IpAddr::V6(GATEWAY_V6) => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
-            IpAddr::V4(NAME_SERVER) => None,
-            ip => return self.judge(ip, routes).map(|()| to),
-        };
-        let loopback = loopback.filter(|_| self.host_loopback);
-        loopback.map(|ip| SocketAddr::new(ip, to.port())).ok_or(Unreachable::Port)
+        match self.network.loopback_for(to.ip()) {
+            Some(ip) if self.host_loopback => Ok(SocketAddr::new(ip, to.port())),
+            Some(_) => Err(Unreachable::Port),
+            None if to.ip() == IpAddr::V4(self.network.name_server()) => Err(Unreachable::Port),
+            None => self.judge(to.ip(), (names, routes)).map(|()| to),
+        }
     }
 
     /// Whether the command may reach a destination beyond the gateway.
-    pub(crate) fn judge(&self, ip: IpAddr, routes: &mut Routes) -> Result<(), Unreachable> {
+    pub(crate) fn judge(
+        &self,
+        ip: IpAddr,
+        (names, routes): (&Names, &mut Routes),
+    ) -> Result<(), Unreachable> {
         let (why, how) = match closed(ip, routes) {
             Ok(None) => return Ok(()),
             Ok(Some(Closed::LinkLocal | Closed::Metadata)) if self.allow_link_local => {
@@ -122,8 +128,10 @@ impl Policy {
             Err(error) => (format!("{error:#}"), Unreachable::Prohibited),
         };
         if self.verbose {
+            let name = names.name_of(ip, Instant::now());
+            let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
             // The reader may be gone.
-            let _ = writeln!(io::stderr(), "plimsoll: {ip} is closed: {why}");
+            let _ = writeln!(io::stderr(), "plimsoll: {ip}{name} is closed: {why}");
         }
         Err(how)
     }

@@ -11,9 +11,9 @@ use std::task::Waker;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::network::Network;
 use crate::reactor::{Token, Tools};
 use crate::worker::Numbered;
-use crate::{GATEWAY, GATEWAY_V6, GUEST, GUEST_V6};
 
 /// The protocol of a published port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -234,16 +234,16 @@ fn watch(id: usize, socket: &Socket, tools: &Tools) -> io::Result<()> {
 
 /// The source and the destination that the command sees of a visitor. An address of the host's
 /// loopback would be its own, so it sees the gateway's.
-pub(crate) fn visitor(ip: IpAddr, port: u16) -> (IpAddr, SocketAddr) {
+pub(crate) fn visitor(network: Network, ip: IpAddr, port: u16) -> (IpAddr, SocketAddr) {
     match ip.to_canonical() {
         ip @ IpAddr::V4(v4) => {
-            let from = if v4.is_loopback() { GATEWAY.into() } else { ip };
-            (from, SocketAddr::new(GUEST.into(), port))
+            let from = if v4.is_loopback() { network.gateway().into() } else { ip };
+            (from, SocketAddr::new(network.guest().into(), port))
         }
         ip @ IpAddr::V6(v6) => {
             let near = v6.is_loopback() || v6.is_unicast_link_local();
-            let from = if near { GATEWAY_V6.into() } else { ip };
-            (from, SocketAddr::new(GUEST_V6.into(), port))
+            let from = if near { network.gateway_v6().into() } else { ip };
+            (from, SocketAddr::new(network.guest_v6().into(), port))
         }
     }
 }
@@ -266,11 +266,12 @@ mod tests {
 
     #[test]
     fn visitors_keep_their_address_unless_it_is_the_command_s_own() {
-        let seen = |ip: &str| visitor(ip.parse().unwrap(), 80).0.to_string();
+        let network: Network = "10.0.2.0/24".parse().unwrap();
+        let seen = |ip: &str| visitor(network, ip.parse().unwrap(), 80).0.to_string();
         assert_eq!(seen("192.0.2.7"), "192.0.2.7");
         assert_eq!(seen("::ffff:192.0.2.7"), "192.0.2.7");
-        assert_eq!(seen("127.0.0.1"), GATEWAY.to_string());
+        assert_eq!(seen("127.0.0.1"), network.gateway().to_string());
         assert_eq!(seen("2001:db8::7"), "2001:db8::7");
-        assert_eq!(seen("::1"), GATEWAY_V6.to_string());
+        assert_eq!(seen("::1"), network.gateway_v6().to_string());
     }
 }

@@ -3,12 +3,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::{ChunkWriter, IdlePolls, QueueLoop, ReadyQueue, Slice, Stack, Watch};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+
+use crate::names::Names;
 
 /// The meaning of a token. Streams and flows have their number above the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +92,7 @@ const LEAST_ROOM: usize = 32 * 1024;
 
 /// The tools of connections and flows.
 pub(crate) struct Tools {
+    pub(crate) names: Arc<Names>,
     pub(crate) stack: Stack,
     pub(crate) ready: ReadyQueue,
     epoll: OwnedFd,
@@ -170,8 +174,9 @@ impl Round {
 }
 
 impl Reactor {
-    pub(crate) fn new(queue: QueueLoop) -> io::Result<(Reactor, Tools)> {
+    pub(crate) fn new(queue: QueueLoop, names: Arc<Names>) -> io::Result<(Reactor, Tools)> {
         let tools = Tools {
+            names,
             stack: queue.stack().clone(),
             ready: ReadyQueue::with_kicker(queue.kicker()),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,

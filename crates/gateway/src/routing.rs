@@ -10,7 +10,8 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
+    RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::Socket;
@@ -59,27 +60,43 @@ impl Routes {
         }
     }
 
+    /// Whether the host has a route to a network with `ip` that is not a default route.
+    ///
+    /// # Errors
+    /// If netlink cannot be used.
+    pub(crate) fn has_network(&mut self, ip: IpAddr) -> Result<bool> {
+        Ok(self
+            .lookup(ip, RouteFlags::FibMatch)?
+            .is_some_and(|route| route.header.destination_prefix_length > 0))
+    }
+
     /// Whether the host's routing leads `ip` to the host itself at this moment. An address without
     /// any route does not.
     ///
     /// # Errors
     /// If netlink cannot be used.
     pub(crate) fn is_local(&mut self, ip: IpAddr) -> Result<bool> {
+        let route = self.lookup(ip, RouteFlags::empty())?;
+        let is_local = |kind| matches!(kind, RouteType::Local | RouteType::Anycast);
+        Ok(route.is_some_and(|route| is_local(route.header.kind)))
+    }
+
+    /// The host's route to `ip` at this moment, if there is one that does not refuse.
+    fn lookup(&mut self, ip: IpAddr, flags: RouteFlags) -> Result<Option<RouteMessage>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(ip);
         message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+        message.header.flags = flags;
         message.attributes.push(RouteAttribute::Destination(route_address(ip)));
         Ok(match self.request(RouteNetlinkMessage::GetRoute(message), 0)? {
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-                matches!(route.header.kind, RouteType::Local | RouteType::Anycast)
-            }
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => Some(route),
             NetlinkPayload::Error(error) => {
                 // No route, or a route that refuses: a dial fails by itself.
                 let known = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::ACCESS, Errno::INVAL];
                 let error = error.to_io();
                 let code = error.raw_os_error().map(i32::abs);
                 match known.iter().any(|known| code == Some(known.raw_os_error())) {
-                    true => false,
+                    true => None,
                     false => return Err(error).context("netlink"),
                 }
             }

@@ -20,9 +20,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SI
 
 use crate::gateway::Gateway;
 use crate::handover::{End, MAX_QUEUES, Message};
+use crate::names::files as names;
 use crate::policy::Policy;
 use crate::ports::{Port, PortControl, Ports};
-use crate::{confine, dns, inside};
+use crate::{confine, inside};
 
 /// The exit status if the gateway itself has failed, as of a container engine.
 pub const FAILED: u8 = 125;
@@ -68,7 +69,12 @@ pub fn run(
     on_start: impl FnOnce(&Running<'_>) -> Result<Box<dyn Any>>,
 ) -> Result<u8> {
     let files = tempfile::tempdir().context("cannot make a folder for files")?;
-    dns::write_files(files.path()).context("the files of the command's name server")?;
+    names::write_files(config.policy.network, files.path())
+        .context("the files of the command's name server")?;
+    if names::host_name_servers().is_empty() {
+        // The reader may be gone.
+        let _ = writeln!(io::stderr(), "plimsoll: /etc/resolv.conf names no name server");
+    }
     let ports = Ports::open(&config.ports)?;
     let (end, theirs) = End::pair()?;
     let mut inside = start(config, files.path().to_owned(), theirs)?;
@@ -119,6 +125,8 @@ pub fn default_queues() -> usize {
 fn start(config: &Config, files: PathBuf, end: End) -> Result<Child> {
     Command::new("/proc/self/exe")
         .args(&config.start_inside)
+        .arg("--network")
+        .arg(config.policy.network.to_string())
         .arg("--mtu")
         .arg(config.mtu.to_string())
         .arg("--queues")

@@ -18,6 +18,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
 };
 
+use crate::names::stream::NameStream;
 use crate::reactor::{Readiness, Token, Tools};
 
 /// Bytes that a turn moves in one direction, about, before others have theirs.
@@ -40,6 +41,8 @@ enum State {
     Accepting(Accepting),
     /// The command's side is being dialled, for a published port.
     Entering(TcpStream),
+    /// Queries for the gateway's name server.
+    Names(NameStream),
     Open(Open),
 }
 
@@ -171,8 +174,11 @@ impl Connection {
                             self.reset_host();
                             return Progress::Done;
                         }
-                        Poll::Ready(Ok(guest)) => State::Open(Open::new(guest)),
+                        Poll::Ready(Ok(guest)) => self.opened(guest, tools),
                     }
+                }
+                State::Names(names) => {
+                    return names.turn(&self.host, (self.token, &mut self.ready), tools);
                 }
                 State::Entering(guest) => {
                     match guest.poll_connected(&tools.ready.waker(self.token.number())) {
@@ -182,21 +188,26 @@ impl Connection {
                             return Progress::Done;
                         }
                         Poll::Ready(Ok(())) => match guest.try_clone() {
-                            Ok(guest) => State::Open(Open::new(guest)),
+                            Ok(guest) => self.opened(guest, tools),
                             Err(_) => return Progress::Done,
                         },
                     }
                 }
                 State::Open(_) => return self.carry(tools),
             };
-            if let State::Open(open) = &next {
-                if open.guest.set_nonblocking(true).is_err() {
-                    return Progress::Done;
-                }
-                // Data leaves the host as the command has sent it.
-                let _ = self.host.set_nodelay(true);
-            }
             self.state = next;
+        }
+    }
+
+    /// The state once both sides are connected.
+    fn opened(&self, guest: TcpStream, tools: &Tools) -> State {
+        // The flag of a socket of the stack is always set.
+        let _ = guest.set_nonblocking(true);
+        // Data leaves the host as the command has sent it.
+        let _ = self.host.set_nodelay(true);
+        match guest.local_addr() {
+            Ok(local) if tools.names.serves(local) => State::Names(NameStream::new(guest)),
+            _ => State::Open(Open::new(guest)),
         }
     }
 
@@ -204,6 +215,7 @@ impl Connection {
     pub(crate) fn goes_out(&self) -> bool {
         match &self.state {
             State::Open(open) => open.up,
+            State::Names(_) => false,
             State::Dialling(_) | State::Accepting(_) | State::Entering(_) => true,
         }
     }

@@ -11,6 +11,7 @@ use plimsoll::gate::Unreachable;
 
 use rustix::io::Errno;
 
+use crate::names::{Treatment, files};
 use crate::reactor::{Readiness, Token, Tools};
 use crate::tcp::Progress;
 
@@ -30,6 +31,17 @@ pub(crate) struct Flow {
     token: Token,
     ready: Readiness,
     talk: Talk,
+    /// For queries to the gateway's name server.
+    lookup: Option<Lookup>,
+}
+
+/// The state of a flow of queries.
+#[derive(Default)]
+struct Lookup {
+    /// The identifier of the latest query that has no answer.
+    waiting: Option<[u8; 2]>,
+    /// How often a query came again: then another name server is to answer it.
+    repeated: usize,
 }
 
 /// The host's side of a flow.
@@ -87,6 +99,26 @@ fn open(to: SocketAddr, port: u16) -> std::io::Result<HostSocket> {
     Ok(host)
 }
 
+impl Lookup {
+    /// Leads a query that comes again, since it had no answer, to the next of the host's servers.
+    fn choose_server(&mut self, host: &Host, query: &[u8]) {
+        let id = query.first_chunk().copied();
+        if self.waiting != id {
+            self.waiting = id;
+            return;
+        }
+        self.repeated += 1;
+        let Host::Own(socket) = host else { return };
+        let is_v4 = socket.local_addr().is_ok_and(|local| local.is_ipv4());
+        let mut servers = files::host_name_servers();
+        servers.retain(|server| server.is_ipv4() == is_v4);
+        if !servers.is_empty() {
+            // Without a route it stays with the server that it has.
+            let _ = socket.connect(servers[self.repeated % servers.len()]);
+        }
+    }
+}
+
 impl Flow {
     /// Opens the host's side of a flow to `to`. If that fails, the flow is refused.
     pub(crate) fn begin(
@@ -104,8 +136,11 @@ impl Flow {
         match host {
             Ok(host) => {
                 let ready = Readiness { readable: true, writable: true };
+                let local = guest.local_addr().ok();
+                let is_lookup = local.is_some_and(|local| tools.names.serves(local));
+                let lookup = is_lookup.then(Lookup::default);
                 let (guest, host) = (Some(guest), Host::Own(host));
-                Some(Flow { guest, host, token, ready, talk: Talk::Asked })
+                Some(Flow { guest, host, token, ready, talk: Talk::Asked, lookup })
             }
             Err(error) => {
                 let _ = guest.refuse(unreachable(error.kind()));
@@ -132,8 +167,8 @@ impl Flow {
         guest.set_nonblocking(true)?;
         guest.connect(to)?;
         let host = Host::Published(host, visitor, Instant::now());
-        let ready = Readiness::default();
-        Ok(Flow { guest: Some(guest), host, token, ready, talk: Talk::Asked })
+        let (guest, ready) = (Some(guest), Readiness::default());
+        Ok(Flow { guest, host, token, ready, talk: Talk::Asked, lookup: None })
     }
 
     /// Whether a visitor's flow has had no datagram for long. The stack ends all others itself.
@@ -155,7 +190,7 @@ impl Flow {
     /// Goes on as far as it can.
     pub(crate) fn turn(&mut self, news: Readiness, tools: &Tools, buf: &mut [u8]) -> Progress {
         self.ready.readable |= news.readable;
-        match (self.carry_up(tools, buf), self.carry_down(buf)) {
+        match (self.carry_up(tools, buf), self.carry_down(tools, buf)) {
             (Progress::Done, _) | (_, Progress::Done) => Progress::Done,
             (Progress::Again, _) | (_, Progress::Again) => Progress::Again,
             _ => Progress::Sleep,
@@ -187,6 +222,17 @@ impl Flow {
             if let Host::Published(_, _, used) = &mut self.host {
                 *used = Instant::now();
             }
+            if let Some(lookup) = &mut self.lookup {
+                match tools.names.treat(&buf[..len]) {
+                    Treatment::Forward => lookup.choose_server(&self.host, &buf[..len]),
+                    Treatment::Answer(answer) => {
+                        // A full queue loses it.
+                        let _ = guest.try_send_msg(&UdpTransmit::default(), &[&answer]);
+                        continue;
+                    }
+                    Treatment::Drop => continue,
+                }
+            }
             match self.host.send(&buf[..len]) {
                 // A full queue loses the datagram, as any queue does.
                 Ok(_) => {}
@@ -197,7 +243,7 @@ impl Flow {
         Progress::Again
     }
 
-    fn carry_down(&mut self, buf: &mut [u8]) -> Progress {
+    fn carry_down(&mut self, tools: &Tools, buf: &mut [u8]) -> Progress {
         let Host::Own(host) = &self.host else { return Progress::Sleep };
         for _ in 0..TURN_DATAGRAMS {
             if !self.ready.readable {
@@ -208,6 +254,10 @@ impl Flow {
                     let Some(guest) = &self.guest else { return Progress::Done };
                     if self.talk == Talk::Asked {
                         self.talk = Talk::Answered;
+                    }
+                    if let Some(lookup) = &mut self.lookup {
+                        lookup.waiting = None;
+                        tools.names.learn(&buf[..len], Instant::now());
                     }
                     // A full queue loses it.
                     let _ = guest.try_send_msg(&UdpTransmit::default(), &[&buf[..len]]);

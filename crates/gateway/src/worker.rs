@@ -16,6 +16,7 @@ use anyhow::Result;
 use plimsoll::gate::{Incoming, Reject};
 use plimsoll::{QueueLoop, UdpSocket};
 
+use crate::names::Names;
 use crate::policy::Policy;
 use crate::reactor::{Reactor, Readiness, Round, Token, Tools};
 use crate::routing::Routes;
@@ -128,7 +129,9 @@ pub(crate) struct Worker {
 
 /// The loops of all queues.
 pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy) -> Result<Vec<Worker>> {
-    let loops = queues.into_iter().map(Reactor::new).collect::<io::Result<Vec<_>>>()?;
+    let names = Arc::new(Names::new(policy.network));
+    let reactor = |queue| Reactor::new(queue, names.clone());
+    let loops = queues.into_iter().map(reactor).collect::<io::Result<Vec<_>>>()?;
     let inbox = |(_, tools): &(Reactor, Tools)| Inbox {
         tasks: Mutex::default(),
         waker: tools.ready.waker(Token::Inbox.number()),
@@ -262,7 +265,11 @@ impl Worker {
     }
 
     fn dial(&mut self, incoming: Incoming) {
-        let to = match self.shared.policy.destination(incoming.destination(), &mut self.routes) {
+        let to = match self
+            .shared
+            .policy
+            .destination(incoming.destination(), (&self.tools.names, &mut self.routes))
+        {
             Ok(to) => to,
             Err(how) => return incoming.reject(Reject::Icmp(how)),
         };
@@ -277,7 +284,7 @@ impl Worker {
     fn open(&mut self, guest: UdpSocket) {
         // It may have ended.
         let Ok(to) = guest.local_addr() else { return };
-        let to = match self.shared.policy.destination(to, &mut self.routes) {
+        let to = match self.shared.policy.destination(to, (&self.tools.names, &mut self.routes)) {
             Ok(to) => to,
             Err(how) => {
                 let _ = guest.refuse(how);
