@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::netns::Namespace;
 
-/// The user and the group.
-const NOBODY: &str = "65534";
+/// The number of the user and of the group.
+const USER: &str = "65534";
 
 /// `program` in a namespace, as a user without rights. A mount namespace of its own has a
 /// `/dev/net/tun` that all may open, since the machine's may be root's alone. `folder`, which has
@@ -16,6 +16,6 @@ pub(crate) fn command(ns: &Namespace, folder: &Path, program: impl AsRef<Path>) 
                   chmod 666 /dev/net/tun && cd / && chmod 755 \"$0\" && \
                   exec setpriv --reuid=\"$1\" --regid=\"$1\" --clear-groups -- \"${@:2}\"";
     let mut command = ns.command("unshare");
-    command.args(["--mount", "bash", "-c", script]).arg(folder).arg(NOBODY).arg(program.as_ref());
+    command.args(["--mount", "bash", "-c", script]).arg(folder).arg(USER).arg(program.as_ref());
     command
 }

@@ -1,7 +1,7 @@
 //! `bench gateways`: prepares the programs that are compared, and has them compared.
 //!
 //! pasta and slirp4netns are Debian's packages, which are installed if they are missing and that is
-//! possible. gvisor-tap-vsock is a module for Go, and the program on it is one of ours in
+//! possible. gvisor-tap-vsock is a module for Go, and the program on it is in
 //! `bench/peers`. A gateway that cannot be had here is named and left out.
 
 use std::path::Path;

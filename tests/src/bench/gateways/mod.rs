@@ -6,8 +6,8 @@
 //! changes with each round. A ratio is that of two runs of the same round, so the drift of a shared
 //! machine meets both. The same client runs without a gateway as well.
 //!
-//! A gateway whose run has failed is started afresh for its next one. One that has failed twice in a
-//! work is not tried again there, and the table says so.
+//! A gateway whose run has failed is started afresh for its next one. One that has failed twice in
+//! a work is not tried again there, and the caption counts failures.
 
 mod rows;
 mod table;
@@ -171,7 +171,7 @@ impl Round<'_> {
         eprintln!("{}/{}: {what}", self.round + 1, self.request.plan.repetitions);
     }
 
-    /// The places of the gateways that are measured. Who goes first changes.
+    /// The places of the gateways that are measured, in the order of this round.
     fn turns(&self) -> Vec<usize> {
         let all = (0..KINDS.len()).map(|turn| (turn + self.round) % KINDS.len());
         all.filter(|&place| self.request.has(KINDS[place], self.mtu)).collect()

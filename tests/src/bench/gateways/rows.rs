@@ -24,7 +24,7 @@ const DATAGRAM_PORT: u16 = 5003;
 pub(super) const HELD: u32 = 1000;
 const OPENING: Duration = Duration::from_secs(20);
 
-/// What a client does for the time of the plan.
+/// The work of a client for the time of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Bytes, with the words of the client.
@@ -69,7 +69,7 @@ pub(super) const ROWS: [Row; 12] = [
     Row { name: "datagrams in", work: Work::DatagramsIn, at_all_mtus: false },
 ];
 
-/// What one run gave.
+/// The figures of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     /// Bits, or what else the row counts, per second.

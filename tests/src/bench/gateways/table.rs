@@ -39,8 +39,12 @@ impl Line {
     /// Ours divided by another gateway's, for each round in which both worked.
     fn ratios(&self, kind: Kind, figure: Figure) -> Vec<f64> {
         let (ours, other) = (&self.samples[place(Kind::Plimsoll)], &self.samples[place(kind)]);
-        let pairs = ours.iter().zip(other);
-        pairs.filter_map(|(ours, other)| Some(figure(&(*ours)?) / figure(&(*other)?))).collect()
+        let ratio = |(ours, other): (&Option<Sample>, &Option<Sample>)| {
+            let ratio = figure(ours.as_ref()?) / figure(other.as_ref()?);
+            // A gateway that has moved little may have no whole tick of CPU time.
+            ratio.is_finite().then_some(ratio)
+        };
+        ours.iter().zip(other).filter_map(ratio).collect()
     }
 
     /// Whether our rate must be above that of another gateway.
@@ -244,6 +248,16 @@ fn versions(request: &Request) -> String {
     named.join("; ")
 }
 
+/// How many runs of which gateway have failed, in a sentence.
+fn failures(findings: &Findings) -> String {
+    let errors = || findings.lines.iter().flat_map(|line| &line.errors).chain(&findings.errors);
+    let count = |kind: Kind| errors().filter(|(other, _)| *other == kind).count();
+    let counts = KINDS.into_iter().map(|kind| (kind.name(), count(kind)));
+    let counts = counts.filter(|(_, count)| *count > 0);
+    let said: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
+    if said.is_empty() { String::new() } else { format!("Failed runs: {}. ", said.join(", ")) }
+}
+
 /// How it was measured, in full sentences.
 fn conditions(request: &Request, findings: &Findings) -> String {
     format!(
@@ -252,18 +266,19 @@ fn conditions(request: &Request, findings: &Findings) -> String {
          gateways are started afresh, and each work runs behind one after the other; who goes \
          first changes. × is Plimsoll's figure divided by the other gateway's, the median of the \
          rounds (least to most); of CPU time less is better. Clients and servers use \
-         {CONGESTION_CONTROL}, the gateways' sockets {}. Datagrams have {DATAGRAM} bytes, and those \
-         that arrive count. CPU is user and system time of a gateway's own processes for 10^9 \
-         bytes; the kernel's work in softirqs belongs to no process. Memory is that of a \
+         {CONGESTION_CONTROL}, the gateways' sockets {}. Datagrams have {DATAGRAM} bytes, and \
+         those that arrive count. CPU is user and system time of a gateway's own processes for \
+         10^9 bytes; the kernel's work in softirqs belongs to no process. Memory is that of a \
          gateway's own processes, resident (proportional share); the {HELD} connections have \
          each carried one transaction. Floors: above slirp4netns and gvisor-tap-vsock in all \
          rates, above pasta in rates at MTU {} and in bulk at {}, no more CPU than pasta, 64 MiB \
-         at rest. Versions: {}.",
+         at rest. {}Versions: {}.",
         request.plan.repetitions,
         request.plan.seconds.as_secs_f64(),
         findings.congestion_control,
         MTUS[0],
         MTUS[1],
+        failures(findings),
         versions(request)
     )
 }
@@ -325,7 +340,7 @@ mod tests {
     use super::super::rows::ROWS;
     use super::*;
 
-    /// A line with a rate and CPU seconds for each round, of ours, pasta and slirp4netns.
+    /// A line with a rate and CPU seconds for each round, of Plimsoll, pasta and slirp4netns.
     fn line(row: usize, mtu: u16, rounds: &[[Option<(f64, f64)>; 3]]) -> Line {
         let mut line = Line::new(&ROWS[row], mtu);
         for round in rounds {

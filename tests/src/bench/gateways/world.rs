@@ -250,7 +250,7 @@ impl Gateway {
 /// Memory of all processes of a gateway, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Memory {
-    /// The sum of what is resident. What two processes share counts twice.
+    /// The sum of what is resident. Memory that two processes share counts twice.
     pub(super) resident: f64,
     /// The sum of their proportional shares.
     pub(super) share: f64,
