@@ -215,3 +215,23 @@ fn collect(
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_by_their_parents() {
+        let mut child =
+            Process::spawn("sh", Command::new("sh").args(["-c", "sleep 9 & echo; wait"]))
+                .expect("there is a shell");
+        child.wait_line(Duration::from_secs(9), str::is_empty).unwrap();
+        let own = descendants(std::process::id()).unwrap();
+        let below = descendants(child.id()).unwrap();
+        let [sleeper] = below[..] else { panic!("{below:?}") };
+        let at = |id| own.iter().position(|other| *other == id);
+        assert!(at(child.id()).unwrap() < at(sleeper).unwrap(), "{own:?}");
+        let pid = Pid::from_raw(sleeper.cast_signed()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+}
