@@ -104,6 +104,14 @@ impl KernelSocket {
         Ok(KernelSocket { socket, trains, load, buf: vec![0; BATCH_SIZE << 16] })
     }
 
+    /// Waits for a datagram, and returns its source.
+    fn asked(&mut self) -> io::Result<SocketAddr> {
+        if self.trains.is_some() {
+            wait(&self.socket, PollFlags::IN, FIRST)?;
+        }
+        self.socket.recv_from(&mut self.buf).map(|(_, from)| from)
+    }
+
     /// Gives it as large a receive buffer as root may have.
     pub(crate) fn deepen(&self) -> Result<()> {
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&self.socket, DEEP)
@@ -251,13 +259,30 @@ impl Datagrams for OurSocket {
 
 /// Sends for some time, and reports how much.
 pub(crate) fn send(socket: &mut impl Datagrams, options: &Options) -> Result<()> {
+    send_to(socket, options.address(), options)
+}
+
+/// Sends for some time to the source of the first datagram that arrives.
+pub(crate) fn answer(socket: &mut KernelSocket, options: &Options) -> Result<()> {
+    say("ready")?;
+    let from = socket.asked().context("waiting for a datagram")?;
+    send_to(socket, from, options)
+}
+
+/// Sends one datagram, and receives for some time what comes back.
+pub(crate) fn ask(socket: &mut impl Datagrams, options: &Options) -> Result<()> {
+    socket.send(options.address()).context("asking")?;
+    receive(socket, options)
+}
+
+fn send_to(socket: &mut impl Datagrams, to: SocketAddr, options: &Options) -> Result<()> {
     let limit = options.seconds("seconds", 2.0)?;
     let (start, cpu) = (Instant::now(), cpu_seconds());
     let mut datagrams = 0;
     while start.elapsed() < limit {
         // Looking at the clock for every datagram would weigh upon small ones.
         for _ in 0..32 {
-            datagrams += socket.send(options.address()).context("sending")? as u64;
+            datagrams += socket.send(to).context("sending")? as u64;
         }
     }
     report(datagrams, start.elapsed(), cpu_seconds() - cpu)

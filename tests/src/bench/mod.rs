@@ -9,6 +9,7 @@
 //! steering by flow needs a table that the whole machine has in common, which is put back.
 
 mod attacks;
+mod gateways;
 mod latency;
 mod memory;
 mod peers;
@@ -57,6 +58,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if let [what, rest @ ..] = words {
         match what.as_str() {
             "attacks" => return as_root(|| attacks::run(rest)),
+            "gateways" => return as_root(|| gateways::run(rest)),
             "latency" => return as_root(|| latency::run(rest)),
             "senders" => return as_root(|| senders::run(rest)),
             "peers" => return as_root(|| peers::run(rest)),

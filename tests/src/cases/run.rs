@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crate::harness::files::Scratch;
 use crate::harness::process::{Ended, Process};
 use crate::harness::runner::Case;
+use crate::harness::unprivileged;
 use crate::harness::veth::{FAR, NEAR, Veth};
 use crate::harness::world::plimsoll_program;
 
@@ -45,13 +46,9 @@ impl World {
 
     /// `plimsoll run` with these words, as user 65534, where the TUN file may be opened by all.
     fn run(&self, options: &[&str], command: &[&str]) -> Result<Command> {
-        let folder = self.scratch.file("");
-        let script = "mount -t tmpfs none /dev/net && mknod /dev/net/tun c 10 200 && \
-                      chmod 666 /dev/net/tun && cd / && chmod 755 \"$0\" && \
-                      exec setpriv --reuid=65534 --regid=65534 --clear-groups -- \"$@\"";
-        let mut run = self.hosts.near.command("unshare");
-        run.args(["--mount", "sh", "-c", script]).arg(&folder);
-        run.arg(self.scratch.file("plimsoll")).arg("run").args(options).arg("--").args(command);
+        let program = self.scratch.file("plimsoll");
+        let mut run = unprivileged::command(&self.hosts.near, self.scratch.path(), program);
+        run.arg("run").args(options).arg("--").args(command);
         Ok(run)
     }
 

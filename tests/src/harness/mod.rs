@@ -16,6 +16,7 @@ pub(crate) mod process;
 pub(crate) mod routed;
 pub(crate) mod runner;
 pub(crate) mod scope;
+pub(crate) mod unprivileged;
 pub(crate) mod veth;
 pub(crate) mod web;
 pub(crate) mod world;

@@ -19,6 +19,13 @@ impl Namespace {
         Ok(namespace)
     }
 
+    /// The namespace in which a process is. Its end is that of all processes in it.
+    pub(crate) fn of_process(id: u32) -> Result<Namespace> {
+        let namespace = Namespace { name: scope::unique() };
+        run(Command::new("ip").args(["netns", "attach", &namespace.name, &id.to_string()]))?;
+        Ok(namespace)
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -159,9 +159,36 @@ pub(crate) fn exits_within(id: u32, limit: Duration) -> Result<bool> {
     }
 }
 
-/// Memory of a process as its status tells it under `field`, in bytes.
+/// The processes that descend from this one, parents before their children.
+pub(crate) fn descendants(id: u32) -> Result<Vec<u32>> {
+    let mut all: Vec<(u32, u32)> = Vec::new();
+    for entry in fs::read_dir("/proc").context("reading /proc")?.flatten() {
+        let Ok(child) = entry.file_name().to_string_lossy().parse() else { continue };
+        // A process that ends meanwhile has none.
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name before it may have spaces.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let parent = fields.split_whitespace().nth(1).and_then(|parent| parent.parse().ok());
+        all.extend(parent.map(|parent| (child, parent)));
+    }
+    let mut found = vec![id];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(all.iter().filter(|(_, other)| *other == parent).map(|(child, _)| *child));
+        next += 1;
+    }
+    found.remove(0);
+    Ok(found)
+}
+
+/// Memory of a process as its status reports it under `field`, in bytes.
 pub(crate) fn resident(id: &str, field: &str) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status"));
+    memory(id, "status", field)
+}
+
+/// Memory of a process as a file of its folder in /proc reports it under `field`, in bytes.
+pub(crate) fn memory(id: &str, file: &str, field: &str) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{id}/{file}"));
     let status = status.with_context(|| format!("process {id} has ended"))?;
     let value = status.lines().find_map(|line| line.strip_prefix(field));
     let kilobytes = value.and_then(|value| value.split_whitespace().next()?.parse::<f64>().ok());
@@ -187,4 +214,24 @@ fn collect(
             let _ = lines.send(line);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_by_their_parents() {
+        let mut child =
+            Process::spawn("sh", Command::new("sh").args(["-c", "sleep 9 & echo; wait"]))
+                .expect("there is a shell");
+        child.wait_line(Duration::from_secs(9), str::is_empty).unwrap();
+        let own = descendants(std::process::id()).unwrap();
+        let below = descendants(child.id()).unwrap();
+        let [sleeper] = below[..] else { panic!("{below:?}") };
+        let at = |id| own.iter().position(|other| *other == id);
+        assert!(at(child.id()).unwrap() < at(sleeper).unwrap(), "{own:?}");
+        let pid = Pid::from_raw(sleeper.cast_signed()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    }
 }

@@ -37,8 +37,8 @@ const BLOCK: usize = 64 * 1024;
 /// Runs the work that `--work` names.
 pub(super) fn run(options: &Options) -> Result<()> {
     match options.text("work") {
-        Some("upload") => upload(options),
-        Some("download") => download(options),
+        Some("upload") => bulk(options, upload),
+        Some("download") => bulk(options, download),
         Some("rr") => transactions(options, transact),
         Some("crr") => transactions(options, connect_and_transact),
         Some("hold") => hold(options),
@@ -97,9 +97,25 @@ impl Moved {
     }
 }
 
+/// Runs `flow` on `--flows` threads at once. The bytes are those of all of them, the time that of
+/// the longest.
+fn bulk(options: &Options, flow: fn(&Options) -> Result<Moved>) -> Result<()> {
+    let flows: usize = options.get("flows", 1)?;
+    let all: Result<Vec<Moved>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..flows).map(|_| scope.spawn(|| flow(options))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a flow does not panic")).collect()
+    });
+    let mut sum = Moved::default();
+    for Moved { amount, taken, busy } in all? {
+        sum.amount += amount;
+        (sum.taken, sum.busy) = (sum.taken.max(taken), sum.busy.max(busy));
+    }
+    sum.report()
+}
+
 /// Bytes to a server that discards them. The clock stops when it has told that it has read the
 /// last one.
-fn upload(options: &Options) -> Result<()> {
+fn upload(options: &Options) -> Result<Moved> {
     let limit = options.seconds("seconds", 1.0)?;
     let mut stream = ask(options, b'd', 0, Duration::ZERO)?;
     let block = vec![0x5a; BLOCK];
@@ -112,15 +128,15 @@ fn upload(options: &Options) -> Result<()> {
     stream.set_nodelay(true).context("TCP_NODELAY")?;
     stream.write_all(&[MARK]).context("writing the last byte")?;
     stream.read_exact(&mut [0]).context("waiting until all has been read")?;
-    Moved { amount: bytes, taken: begun.elapsed(), busy: busy_seconds()? - busy }.report()
+    Ok(Moved { amount: bytes, taken: begun.elapsed(), busy: busy_seconds()? - busy })
 }
 
 /// Bytes from a server that writes `--size` bytes at a time.
-fn download(options: &Options) -> Result<()> {
+fn download(options: &Options) -> Result<Moved> {
     let limit = options.seconds("seconds", 1.0)?;
     let mut stream = ask(options, b's', options.get("size", BLOCK)?, limit)?;
     stream.set_read_timeout(Some(SILENCE)).context("SO_RCVTIMEO")?;
-    received(&mut stream, limit)?.report()
+    received(&mut stream, limit)
 }
 
 /// Reads from the first byte to the end. Not all stacks end their direction before the client has,

@@ -54,9 +54,10 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "hosts" => hosts::serve(&options),
         "mdns" => hosts::mdns(&options),
         "mdns-ask" => hosts::mdns_ask(&options),
-        "udp-send" => {
-            let any = if options.address().is_ipv4() { V4_ANY } else { V6_ANY };
-            datagrams::send(&mut KernelSocket::bind(any, &options)?, &options)
+        "udp-send" => datagrams::send(&mut any_socket(&options)?, &options),
+        "udp-ask" => datagrams::ask(&mut any_socket(&options)?, &options),
+        "udp-answer" => {
+            datagrams::answer(&mut KernelSocket::bind(options.address(), &options)?, &options)
         }
         "udp-receive" => udp_receive(&options),
         "talk" => talk::client(&options),
@@ -72,6 +73,12 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "full-queue" => behaviour::full_queue(&options),
         _ => bail!("no peer is called `{name}`"),
     }
+}
+
+/// A socket with a free port, for what goes to the address of `options`.
+fn any_socket(options: &Options) -> Result<KernelSocket> {
+    let any = if options.address().is_ipv4() { V4_ANY } else { V6_ANY };
+    KernelSocket::bind(any, options)
 }
 
 /// Receives datagrams. With `--buffer deep` it stands for the network.

@@ -3,6 +3,7 @@
 //! Those that need the host kernel are commands of `plimsoll-interop`. Those that only need the
 //! library are programs of the package `bench`.
 
+pub(crate) mod gateways;
 mod million;
 pub(crate) mod peers;
 pub(crate) mod tun2proxy;
@@ -26,6 +27,9 @@ const USAGE: &str = "usage: cargo xtask bench WHAT; all but million need root
           axum's hello world on ours and on the kernel's
   tun2proxy [--quick] [--long] [--pairs N] [--seconds S] [--only ROW]... [--json|--into FILE]
           tun2proxy on ours and as published
+  gateways [--quick] [--rounds N] [--seconds S] [--mtu 1500|65520]... [--only WORK]...
+          [--json FILE]
+          plimsoll run, pasta, slirp4netns and gvisor-tap-vsock
   udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
           UDP and QUIC on ours and on the kernel's
   senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]
@@ -46,6 +50,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
             session::bench(root, args)
         }
         Some("peers") => peers::run(root, args),
+        Some("gateways") => gateways::run(root, args),
         Some("web") => session::bench_web(root, args),
         Some("tun2proxy") => tun2proxy::run(root, args),
         Some("udp") => session::bench_udp(root, args),

@@ -55,10 +55,10 @@ const STACKS: [Stack; 9] = [
 ];
 
 /// The stack whose server is behind the programs that forward.
-const KERNEL: &str = "kernel";
+pub(super) const KERNEL: &str = "kernel";
 
 /// Where a server is built.
-struct Place {
+pub(super) struct Place {
     name: &'static str,
     /// The folder of all servers' sources.
     sources: PathBuf,
@@ -135,7 +135,7 @@ fn built(command: &mut Command, program: PathBuf) -> Result<Result<PathBuf, Stri
 }
 
 /// A server in Rust: a package of the workspace in `bench/peers`.
-fn rust(place: &Place) -> Result<Result<PathBuf, String>> {
+pub(super) fn rust(place: &Place) -> Result<Result<PathBuf, String>> {
     let mut command = Command::new("cargo");
     command.args(["build", "--release", "--locked", "--quiet", "-p", &place.program()]);
     command.current_dir(&place.sources).env("CARGO_TARGET_DIR", &place.target);
@@ -143,9 +143,9 @@ fn rust(place: &Place) -> Result<Result<PathBuf, String>> {
 }
 
 /// A server in Go: a module of its own.
-fn go(place: &Place) -> Result<Result<PathBuf, String>> {
+pub(super) fn go(place: &Place) -> Result<Result<PathBuf, String>> {
     if !quiet("go", &["version"]) {
-        return Ok(Err("there is no Go compiler; install one, from version 1.23 on".to_owned()));
+        return Ok(Err("there is no Go compiler; install one, from version 1.25 on".to_owned()));
     }
     let program = place.target.join(place.program());
     let mut command = Command::new("go");

@@ -40,7 +40,7 @@ const fn senders(name: &'static str, runs: Runs, tables: Places) -> Bench {
 const PEERS: Places = &[("peers", "/table"), ("forwarders", "/forwarders")];
 const DECISIONS: Places = &[("decisions", "/table"), ("decisions.reasons", "/reasons")];
 
-pub(super) const BENCHES: [Bench; 13] = [
+pub(super) const BENCHES: [Bench; 14] = [
     Bench {
         runs: &[&["--repetitions", "5", "--seconds", "1"]],
         ..bench("kernel", session::bench, &[("kernel", "/table")])
@@ -52,6 +52,7 @@ pub(super) const BENCHES: [Bench; 13] = [
     bench("udp", session::bench_udp, &[("udp", "/table")]),
     bench("attacks", attacks, &[("attacks", "/table")]),
     bench("tun2proxy", bench::tun2proxy::run, &[("tun2proxy", "/table")]),
+    bench("gateways", bench::gateways::run, &[("gateways", "/table")]),
     senders("senders", SENDERS, &[("senders", "/table")]),
     senders("receivers", RECEIVERS, &[("receivers", "/table")]),
     senders("nsperf-link", NSPERF_LINK, &[("nsperf-link", "/table")]),

@@ -31,7 +31,7 @@ const DESCRIPTORS: u64 = 3 * HELD as u64;
 
 /// A program that forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Forwarder {
+pub(in crate::bench) enum Forwarder {
     /// Of passt: it follows the TCP of both sides, and keeps no data of its own.
     Pasta,
     /// On libslirp: it ends the TCP of the namespace.
@@ -56,7 +56,7 @@ impl Forwarder {
 
     /// Its version: that of Debian's package, since not all programs know theirs, or else what it
     /// says in its first line.
-    pub(super) fn version(self) -> Result<String> {
+    pub(in crate::bench) fn version(self) -> Result<String> {
         let shown = ["-W", "-f", "${Package} ${Version}", self.package()];
         if let Ok(said) = run(Command::new("dpkg-query").args(shown)) {
             return Ok(said);

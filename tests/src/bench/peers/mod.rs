@@ -9,8 +9,8 @@
 //! A run that sticks is ended when its time is over. A stack that has failed twice in a work is not
 //! tried again there, and the table says so.
 
-mod forwarder;
-mod stage;
+pub(super) mod forwarder;
+pub(super) mod stage;
 mod table;
 mod works;
 

@@ -183,7 +183,7 @@ fn last_words(what: &str, process: &mut Process) -> String {
 
 /// Lets a namespace open as many connections in a row as it likes: those that it has ended keep
 /// their ports for a while.
-pub(super) fn many_connections(ns: &Namespace) -> Result<()> {
+pub(in crate::bench) fn many_connections(ns: &Namespace) -> Result<()> {
     ns.sysctl("net/ipv4/ip_local_port_range", "1024 65535")?;
     ns.sysctl("net/ipv4/tcp_tw_reuse", "1")
 }
