@@ -1,8 +1,9 @@
 //! The gateway's first loop: it accepts all that comes from the command and from the host's
 //! published ports, hands it to the loops, and follows the command to its end.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::UdpSocket as HostSocket;
+use std::net::{SocketAddr, UdpSocket as HostSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, anyhow};
 use plimsoll::device::Device;
 use plimsoll::device::tun::{self, FdConfig, PacketHeader};
 use plimsoll::gate::{GateConfig, GatedListener};
-use plimsoll::{Stack, UdpListener, UnhandledConfig, UnhandledPackets};
+use plimsoll::{Stack, UdpListener, UdpSocket, UnhandledConfig, UnhandledPackets};
 use rustix::io::Errno;
 
 use crate::handover::{End, Message};
@@ -25,12 +26,16 @@ use crate::ping::Pings;
 use crate::policy::Policy;
 use crate::ports::{self, PortControl, Ports, Request, Socket};
 use crate::reactor::{Readiness, Round, Token};
-use crate::worker::{self, SWEEP, Shared, Task, Worker};
+use crate::worker::{self, SWEEP, Shared, TURN_DATAGRAMS, Task, Worker};
 
 /// How long an attempt waits for its dial: longer than Linux dials.
 const DIAL: Duration = Duration::from_secs(150);
 /// Attempts that are dialled at once, at most.
 const ATTEMPTS: usize = 16_384;
+/// Ports of the command whose loop is remembered, for datagrams.
+const MAX_HOMES: usize = 65_536;
+/// How long it is remembered after the latest new flow, if there are many.
+const HOME: Duration = Duration::from_secs(300);
 /// Visitors of published UDP ports, at most.
 const VISITORS: usize = 4096;
 
@@ -51,6 +56,7 @@ pub(crate) struct Gateway {
     /// It has.
     ended: Arc<AtomicBool>,
     next_visitor: usize,
+    homes: Homes,
     swept: Instant,
 }
 
@@ -113,6 +119,7 @@ impl Gateway {
             status,
             ended,
             next_visitor,
+            homes: Homes::default(),
             swept,
         };
         Ok((gateway, control))
@@ -179,7 +186,7 @@ impl Gateway {
                 }
                 self.worker.on(token, news);
             }
-            Token::Tcp(_) | Token::Udp(_) => self.worker.on(token, news),
+            Token::Tcp(_) | Token::Udp(_) | Token::Mapping(_) => self.worker.on(token, news),
         }
         Ok(())
     }
@@ -231,7 +238,8 @@ impl Gateway {
         let mut cx = task::Context::from_waker(&waker);
         while let Poll::Ready(flow) = self.datagrams.poll_accept(&mut cx) {
             let flow = flow.context("datagrams")?;
-            self.give(flow.queue(), Task::Flow(flow));
+            let queue = self.homes.of(&flow);
+            self.give(queue, Task::Flow(flow));
         }
         Ok(())
     }
@@ -239,7 +247,7 @@ impl Gateway {
     /// Connections or datagrams of the host's side to a published port.
     fn on_port(&mut self, id: usize) {
         let network = self.worker.shared.policy.network;
-        loop {
+        for _ in 0..TURN_DATAGRAMS {
             let Some((port, socket)) = self.ports.get(id) else { return };
             match socket {
                 Socket::Tcp(listener) => {
@@ -261,13 +269,14 @@ impl Gateway {
                 }
             }
         }
+        self.worker.again.push((Token::Port(id), Readiness::default()));
     }
 
     /// Passes a datagram of a visitor, which is in the buffer, to the command.
     fn deliver(
         &mut self,
         port: usize,
-        (visitor, guest): (std::net::SocketAddr, u16),
+        (visitor, guest): (SocketAddr, u16),
         (socket, len): (&Arc<HostSocket>, usize),
     ) {
         let known = self.ports.visitors.get(&(port, visitor)).copied();
@@ -284,11 +293,32 @@ impl Gateway {
         }
         let network = self.worker.shared.policy.network;
         let (from, to) = ports::visitor(network, visitor.ip(), guest);
-        let from = std::net::SocketAddr::new(from, visitor.port());
+        let from = SocketAddr::new(from, visitor.port());
         if let Some(id) = self.worker.welcome((from, to), (socket.clone(), visitor)) {
             self.ports.visitors.insert((port, visitor), id);
             self.worker.pass_down(id, len);
         }
+    }
+}
+
+/// The loops of the command's ports, for datagrams: all flows of a port have one.
+#[derive(Default)]
+struct Homes(HashMap<SocketAddr, (usize, Instant)>);
+
+impl Homes {
+    /// The loop of a new flow: that of its queue, unless a flow of the same port has another one.
+    fn of(&mut self, flow: &UdpSocket) -> usize {
+        let Ok(guest) = flow.peer_addr() else { return flow.queue() };
+        let now = Instant::now();
+        if self.0.len() >= MAX_HOMES {
+            self.0.retain(|_, (_, used)| now.duration_since(*used) < HOME);
+        }
+        if self.0.len() >= MAX_HOMES {
+            return flow.queue();
+        }
+        let (home, used) = self.0.entry(guest).or_insert_with(|| (flow.queue(), now));
+        *used = now;
+        *home
     }
 }
 

@@ -29,6 +29,7 @@ mod gateway;
 pub mod handover;
 pub mod init;
 pub mod inside;
+mod mapping;
 pub mod names;
 pub mod network;
 mod ping;

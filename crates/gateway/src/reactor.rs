@@ -38,6 +38,8 @@ pub(crate) enum Token {
     Udp(usize),
     /// A socket for echo requests.
     Ping(usize),
+    /// A port of the command, for datagrams.
+    Mapping(usize),
 }
 
 /// Bits of a token's kind; the number of a connection, a flow or a port is above them.
@@ -57,6 +59,7 @@ impl Token {
             Token::Udp(id) => (id << KINDS) | 8,
             Token::Ping(id) => (id << KINDS) | 9,
             Token::Port(id) => (id << KINDS) | 10,
+            Token::Mapping(id) => (id << KINDS) | 11,
         }
     }
 
@@ -73,7 +76,8 @@ impl Token {
             7 => Token::Tcp(id),
             8 => Token::Udp(id),
             9 => Token::Ping(id),
-            _ => Token::Port(id),
+            10 => Token::Port(id),
+            _ => Token::Mapping(id),
         }
     }
 }
@@ -258,6 +262,7 @@ mod tests {
             Token::Tcp(77),
             Token::Udp(1 << 40),
             Token::Ping(5),
+            Token::Mapping(6),
             Token::Port(3),
             Token::Pings,
             Token::Inbox,

@@ -1,23 +1,28 @@
-//! Datagrams: each new pair of addresses is a flow with a socket of the host.
+//! Datagrams: each new pair of addresses is a flow with a socket of the host, which is connected, so
+//! that the host's errors come back. All flows of one port of the command leave from one port of
+//! the host ([`mapping`](crate::mapping)).
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as HostSocket};
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::{SocketAddr, UdpSocket as HostSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::UdpSocket;
 use plimsoll::UdpTransmit;
 use plimsoll::gate::Unreachable;
-
 use rustix::io::Errno;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 use crate::names::{Treatment, files};
 use crate::reactor::{Readiness, Token, Tools};
 use crate::tcp::Progress;
 
-/// Datagrams that a turn moves in one direction.
-const TURN_DATAGRAMS: usize = 64;
-
+/// Calls that move datagrams in one direction before others have their turn.
+const TURN_CALLS: usize = 16;
+/// Datagrams that one call moves, at most.
+const MAX_TRAIN: usize = 64;
+/// Bytes of the datagrams of one call, at most.
+const TRAIN_BYTES: usize = 60_000;
 /// How long a flow on which both sides have sent more than once stays without a datagram.
 const CONVERSATION: Duration = Duration::from_secs(300);
 /// How long a visitor's flow stays without a datagram.
@@ -35,30 +40,12 @@ pub(crate) struct Flow {
     lookup: Option<Lookup>,
 }
 
-/// The state of a flow of queries.
-#[derive(Default)]
-struct Lookup {
-    /// The identifier of the latest query that has no answer.
-    waiting: Option<[u8; 2]>,
-    /// How often a query came again: then another name server is to answer it.
-    repeated: usize,
-}
-
 /// The host's side of a flow.
 enum Host {
     /// A socket of the flow's own.
     Own(HostSocket),
-    /// The socket of a published port, the visitor, and the latest datagram.
+    /// The socket of a published port, the visitor, and the time of the latest datagram.
     Published(Arc<HostSocket>, SocketAddr, Instant),
-}
-
-impl Host {
-    fn send(&self, data: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Host::Own(socket) => socket.send(data),
-            Host::Published(socket, visitor, _) => socket.send_to(data, visitor),
-        }
-    }
 }
 
 /// How far the two sides talk.
@@ -67,6 +54,15 @@ enum Talk {
     Asked,
     Answered,
     Both,
+}
+
+/// The state of a flow of queries.
+#[derive(Default)]
+struct Lookup {
+    /// The identifier of the latest query that has no answer.
+    waiting: Option<[u8; 2]>,
+    /// How often a query came again: then another name server is to answer it.
+    repeated: usize,
 }
 
 /// The ICMP error for an error of the host's socket.
@@ -80,23 +76,51 @@ pub(crate) fn unreachable(kind: ErrorKind) -> Unreachable {
 }
 
 /// Whether an error of a send is that of one datagram: a full queue, or too long a datagram.
-pub(crate) fn loses(error: &std::io::Error) -> bool {
+pub(crate) fn loses(error: &io::Error) -> bool {
     let of_one = [Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MSGSIZE, Errno::INTR];
     Errno::from_io_error(error).is_some_and(|error| of_one.contains(&error))
 }
 
-/// A socket of the host for `to`, with the port of the command if it is free.
-fn open(to: SocketAddr, port: u16) -> std::io::Result<HostSocket> {
-    let any: IpAddr = match to {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let host = HostSocket::bind((any, port)).or_else(|_| HostSocket::bind((any, 0)))?;
-    host.set_nonblocking(true)?;
-    host.connect(to)?;
-    // Before it was connected it took datagrams of anyone.
-    while host.recv(&mut [0]).is_ok() {}
-    Ok(host)
+/// Sends datagrams of `stride` bytes each; the last may be shorter. Those that a full queue does not
+/// take are lost, as by any queue.
+///
+/// # Errors
+/// That of the host's socket, if it is not that of one datagram.
+fn send_all(socket: &HostSocket, data: &[u8], stride: usize) -> io::Result<()> {
+    if data.len() <= stride {
+        return socket.send(data).map(drop);
+    }
+    let parts: Vec<_> = data.chunks(stride.max(1)).map(|part| [IoSlice::new(part)]).collect();
+    let mut controls: Vec<_> = parts.iter().map(|_| SendAncillaryBuffer::default()).collect();
+    let messages = parts.iter().zip(&mut controls);
+    let mut messages: Vec<_> = messages.map(|(part, none)| MMsgHdr::new(part, none)).collect();
+    let mut sent = 0;
+    while sent < messages.len() {
+        match sendmmsg(socket, &mut messages[sent..], SendFlags::NOSIGNAL) {
+            Ok(count) => sent += count.max(1),
+            Err(Errno::INTR) => {}
+            // The first of them has met it.
+            Err(Errno::MSGSIZE) => sent += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Passes datagrams of `stride` bytes each to the command; the last may be shorter. Those that a
+/// full queue does not take are lost, as by any queue.
+fn pass_all(guest: &UdpSocket, data: &[u8], stride: usize) {
+    let how = UdpTransmit::default();
+    if data.len() > stride && guest.try_send_msg(&how.segment_size(Some(stride)), &[data]).is_ok() {
+        return;
+    }
+    // Datagrams that are longer than the MTU leave one by one, as does a single one.
+    if data.is_empty() {
+        let _ = guest.try_send_msg(&how, &[data]);
+    }
+    for part in data.chunks(stride.max(1)) {
+        let _ = guest.try_send_msg(&how, &[part]);
+    }
 }
 
 impl Lookup {
@@ -120,33 +144,23 @@ impl Lookup {
 }
 
 impl Flow {
-    /// Opens the host's side of a flow to `to`. If that fails, the flow is refused.
+    /// Begins a flow whose host's side is `host`, connected to its destination.
+    ///
+    /// # Errors
+    /// If the host's side cannot be watched.
     pub(crate) fn begin(
         guest: UdpSocket,
-        to: SocketAddr,
+        host: HostSocket,
         token: Token,
         tools: &Tools,
-    ) -> Option<Flow> {
-        let port = guest.peer_addr().map_or(0, |peer| peer.port());
-        let host = open(to, port).and_then(|host| {
-            guest.set_nonblocking(true)?;
-            tools.watch(&host, token)?;
-            Ok(host)
-        });
-        match host {
-            Ok(host) => {
-                let ready = Readiness { readable: true, writable: true };
-                let local = guest.local_addr().ok();
-                let is_lookup = local.is_some_and(|local| tools.names.serves(local));
-                let lookup = is_lookup.then(Lookup::default);
-                let (guest, host) = (Some(guest), Host::Own(host));
-                Some(Flow { guest, host, token, ready, talk: Talk::Asked, lookup })
-            }
-            Err(error) => {
-                let _ = guest.refuse(unreachable(error.kind()));
-                None
-            }
-        }
+    ) -> io::Result<Flow> {
+        guest.set_nonblocking(true)?;
+        tools.watch(&host, token)?;
+        let ready = Readiness { readable: true, writable: true };
+        let is_lookup = guest.local_addr().is_ok_and(|local| tools.names.serves(local));
+        let lookup = is_lookup.then(Lookup::default);
+        let (guest, host) = (Some(guest), Host::Own(host));
+        Ok(Flow { guest, host, token, ready, talk: Talk::Asked, lookup })
     }
 
     /// Begins a flow for a visitor of a published port: `from` is the source that the command sees.
@@ -158,7 +172,7 @@ impl Flow {
         (host, visitor): (Arc<HostSocket>, SocketAddr),
         token: Token,
         tools: &Tools,
-    ) -> std::io::Result<Flow> {
+    ) -> io::Result<Flow> {
         let stack = &tools.stack;
         // Visitors whose addresses the command sees as one may have one port.
         let bound = UdpSocket::bind(stack, from)
@@ -182,8 +196,16 @@ impl Flow {
             *used = Instant::now();
         }
         if let Some(guest) = &self.guest {
+            pass_all(guest, data, data.len());
+        }
+    }
+
+    /// Passes a datagram to the command that comes from another port of the flow's destination.
+    pub(crate) fn pass_from(&self, from: SocketAddr, data: &[u8]) {
+        if let Some(guest) = &self.guest {
+            let how = UdpTransmit::default().from(Some(from.ip())).from_port(Some(from.port()));
             // A full queue loses it.
-            let _ = guest.try_send_msg(&UdpTransmit::default(), &[data]);
+            let _ = guest.try_send_msg(&how, &[data]);
         }
     }
 
@@ -198,10 +220,10 @@ impl Flow {
     }
 
     fn carry_up(&mut self, tools: &Tools, buf: &mut [u8]) -> Progress {
-        for _ in 0..TURN_DATAGRAMS {
+        for _ in 0..TURN_CALLS {
             let Some(guest) = &self.guest else { return Progress::Done };
-            let len = match guest.recv(buf) {
-                Ok(len) => len,
+            let received = match guest.try_recv_train(buf) {
+                Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let waker = tools.ready.waker(self.token.number());
                     let mut cx = std::task::Context::from_waker(&waker);
@@ -219,55 +241,97 @@ impl Flow {
                 // It may have ended.
                 let _ = guest.set_idle_timeout(CONVERSATION);
             }
-            if let Host::Published(_, _, used) = &mut self.host {
-                *used = Instant::now();
-            }
-            if let Some(lookup) = &mut self.lookup {
-                match tools.names.treat(&buf[..len]) {
-                    Treatment::Forward => lookup.choose_server(&self.host, &buf[..len]),
-                    Treatment::Answer(answer) => {
-                        // A full queue loses it.
-                        let _ = guest.try_send_msg(&UdpTransmit::default(), &[&answer]);
-                        continue;
-                    }
-                    Treatment::Drop => continue,
-                }
-            }
-            match self.host.send(&buf[..len]) {
+            match self.send(tools, &buf[..received.len], received.stride) {
                 // A full queue loses the datagram, as any queue does.
-                Ok(_) => {}
-                Err(error) if loses(&error) => {}
-                Err(error) => return self.refuse(error.kind()),
+                Err(error) if !loses(&error) => return self.refuse(error.kind()),
+                _ => {}
             }
         }
         Progress::Again
     }
 
+    /// Sends datagrams of `stride` bytes each; the last may be shorter.
+    fn send(&mut self, tools: &Tools, data: &[u8], stride: usize) -> io::Result<()> {
+        if self.lookup.is_some() {
+            return data.chunks(stride.max(1)).try_for_each(|query| self.look_up(tools, query));
+        }
+        match &mut self.host {
+            Host::Own(socket) => send_all(socket, data, stride),
+            Host::Published(socket, visitor, used) => {
+                *used = Instant::now();
+                let mut parts = data.chunks(stride.max(1));
+                // An empty datagram has no part.
+                let first = parts.next().unwrap_or_default();
+                socket.send_to(first, *visitor)?;
+                parts.try_for_each(|part| socket.send_to(part, *visitor).map(drop))
+            }
+        }
+    }
+
+    /// Answers a query or passes it on.
+    fn look_up(&mut self, tools: &Tools, query: &[u8]) -> io::Result<()> {
+        match (tools.names.treat(query), &mut self.lookup, &self.host, &self.guest) {
+            (Treatment::Forward, Some(lookup), Host::Own(socket), _) => {
+                lookup.choose_server(&self.host, query);
+                socket.send(query).map(drop)
+            }
+            (Treatment::Answer(answer), _, _, Some(guest)) => {
+                pass_all(guest, &answer, answer.len());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn carry_down(&mut self, tools: &Tools, buf: &mut [u8]) -> Progress {
         let Host::Own(host) = &self.host else { return Progress::Sleep };
-        for _ in 0..TURN_DATAGRAMS {
+        // The datagrams before `end` have `stride` bytes each.
+        let (mut end, mut stride) = (0, 0);
+        for _ in 0..TURN_CALLS * MAX_TRAIN {
+            let Some(guest) = &self.guest else { return Progress::Done };
             if !self.ready.readable {
                 return Progress::Sleep;
             }
-            match host.recv(buf) {
-                Ok(len) => {
-                    let Some(guest) = &self.guest else { return Progress::Done };
-                    if self.talk == Talk::Asked {
-                        self.talk = Talk::Answered;
+            let received = host.recv(&mut buf[end..]);
+            let len = match received {
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    pass_some(guest, &buf[..end], stride);
+                    end = 0;
+                    if error.kind() != ErrorKind::WouldBlock {
+                        return self.refuse(error.kind());
                     }
-                    if let Some(lookup) = &mut self.lookup {
-                        lookup.waiting = None;
-                        tools.names.learn(&buf[..len], Instant::now());
-                    }
-                    // A full queue loses it.
-                    let _ = guest.try_send_msg(&UdpTransmit::default(), &[&buf[..len]]);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.ready.readable = false;
+                    continue;
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return self.refuse(error.kind()),
+            };
+            if self.talk == Talk::Asked {
+                self.talk = Talk::Answered;
             }
+            if let Some(lookup) = &mut self.lookup {
+                lookup.waiting = None;
+                tools.names.learn(&buf[end..end + len], Instant::now());
+            }
+            if end == 0 {
+                stride = len;
+            }
+            // A train ends by a shorter datagram, and before a longer one.
+            let fits = len > 0 && len <= stride;
+            if !fits {
+                pass_some(guest, &buf[..end], stride);
+                pass_all(guest, &buf[end..end + len], len);
+                end = 0;
+                continue;
+            }
+            end += len;
+            if len < stride || end + stride > TRAIN_BYTES || end / stride >= MAX_TRAIN {
+                pass_some(guest, &buf[..end], stride);
+                end = 0;
+            }
+        }
+        if let Some(guest) = &self.guest {
+            pass_some(guest, &buf[..end], stride);
         }
         Progress::Again
     }
@@ -278,5 +342,12 @@ impl Flow {
             let _ = guest.refuse(unreachable(kind));
         }
         Progress::Done
+    }
+}
+
+/// As [`pass_all`], unless there is nothing.
+fn pass_some(guest: &UdpSocket, data: &[u8], stride: usize) {
+    if !data.is_empty() {
+        pass_all(guest, data, stride);
     }
 }

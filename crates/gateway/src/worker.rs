@@ -16,12 +16,13 @@ use anyhow::Result;
 use plimsoll::gate::{Incoming, Reject};
 use plimsoll::{QueueLoop, UdpSocket};
 
+use crate::mapping::{self, Mapping};
 use crate::names::Names;
 use crate::policy::Policy;
 use crate::reactor::{Reactor, Readiness, Round, Token, Tools};
 use crate::routing::Routes;
 use crate::tcp::{Connection, Progress};
-use crate::udp::Flow;
+use crate::udp::{Flow, unreachable};
 
 /// How long data that the command has left goes out, at most.
 const LINGER: Duration = Duration::from_secs(30);
@@ -31,7 +32,9 @@ const LATEST_RESET: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 /// How often connections are looked at that have ended without a wake-up.
 pub(crate) const SWEEP: Duration = Duration::from_secs(10);
-/// Bytes of the longest datagram.
+/// Datagrams that one socket has passed on before others have their turn.
+pub(crate) const TURN_DATAGRAMS: usize = 256;
+/// Bytes of the longest datagram; a buffer has room for one behind others.
 const DATAGRAM: usize = 65_535;
 
 /// New work for a loop.
@@ -116,6 +119,11 @@ pub(crate) struct Worker {
     pub(crate) routes: Routes,
     connections: Numbered<Connection>,
     flows: Numbered<Flow>,
+    /// Ports of the command, for datagrams.
+    mappings: Numbered<Mapping>,
+    by_guest: HashMap<SocketAddr, usize>,
+    /// The mapping of each flow that has one.
+    mapped: HashMap<usize, usize>,
     pub(crate) buf: Vec<u8>,
     /// Connections whose host's side has failed, and until when the command may take what came
     /// before.
@@ -146,7 +154,10 @@ pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy) -> Result<Vec<Worker>>
         routes: Routes::default(),
         connections: Numbered::new(),
         flows: Numbered::new(),
-        buf: vec![0; DATAGRAM],
+        mappings: Numbered::new(),
+        by_guest: HashMap::new(),
+        mapped: HashMap::new(),
+        buf: vec![0; 2 * DATAGRAM],
         broken: Vec::new(),
         again: Vec::new(),
         swept: Instant::now(),
@@ -236,6 +247,7 @@ impl Worker {
                 let Some(flow) = self.flows.all.get_mut(&id) else { return };
                 flow.turn(news, &self.tools, &mut self.buf)
             }
+            Token::Mapping(number) => return self.on_answers(number),
             Token::Inbox => {
                 return self.shared.take(self.queue).into_iter().for_each(|t| self.take(t));
             }
@@ -250,7 +262,7 @@ impl Worker {
                 }
             }
             (Progress::Done, Token::Tcp(id)) => drop(self.connections.all.remove(&id)),
-            (Progress::Done, Token::Udp(id)) => drop(self.flows.all.remove(&id)),
+            (Progress::Done, Token::Udp(id)) => self.unmap(id),
             (Progress::Done | Progress::Broken, _) => {}
         }
     }
@@ -293,10 +305,85 @@ impl Worker {
         };
         let id = self.flows.number();
         let token = Token::Udp(id);
-        if let Some(flow) = Flow::begin(guest, to, token, &self.tools) {
-            self.flows.all.insert(id, flow);
-            self.on(token, Readiness::default());
+        match self.host_side(&guest, to, id) {
+            Ok(host) => match Flow::begin(guest, host, token, &self.tools) {
+                Ok(flow) => drop(self.flows.all.insert(id, flow)),
+                Err(_) => return self.unmap(id),
+            },
+            Err(error) => {
+                let _ = guest.refuse(unreachable(error.kind()));
+                return;
+            }
         }
+        self.on(token, Readiness::default());
+    }
+
+    /// The host's socket of a new flow.
+    fn host_side(
+        &mut self,
+        guest: &UdpSocket,
+        to: SocketAddr,
+        id: usize,
+    ) -> io::Result<HostSocket> {
+        // Queries have one answer, and need no port that stays.
+        if guest.local_addr().is_ok_and(|local| self.tools.names.serves(local)) {
+            return mapping::connect(to);
+        }
+        let from = guest.peer_addr()?;
+        // The two versions of IP have their own ports.
+        let number = match self.by_guest.get(&from) {
+            Some(&number) => number,
+            None => {
+                let mapping = Mapping::new(from)?;
+                let number = self.mappings.number();
+                self.tools.watch(mapping.any(), Token::Mapping(number))?;
+                self.mappings.all.insert(number, mapping);
+                self.by_guest.insert(from, number);
+                number
+            }
+        };
+        let Some(mapping) = self.mappings.all.get_mut(&number) else { return mapping::connect(to) };
+        let host = mapping.connect(to);
+        if host.is_ok() {
+            mapping.add(to, id);
+            self.mapped.insert(id, number);
+        } else if mapping.remove(id) {
+            self.forget(number);
+        }
+        host
+    }
+
+    /// A flow has ended.
+    fn unmap(&mut self, id: usize) {
+        self.flows.all.remove(&id);
+        let Some(number) = self.mapped.remove(&id) else { return };
+        if self.mappings.all.get_mut(&number).is_some_and(|mapping| mapping.remove(id)) {
+            self.forget(number);
+        }
+    }
+
+    fn forget(&mut self, number: usize) {
+        if let Some(mapping) = self.mappings.all.remove(&number) {
+            self.by_guest.remove(&mapping.guest());
+        }
+    }
+
+    /// Takes answers from ports to which the command has sent nothing.
+    fn on_answers(&mut self, number: usize) {
+        let Some(mapping) = self.mappings.all.get(&number) else { return };
+        for _ in 0..TURN_DATAGRAMS {
+            match mapping.any().recv_from(&mut self.buf) {
+                Ok((len, from)) => {
+                    let flow = mapping.flow_to(from.ip()).and_then(|id| self.flows.all.get(&id));
+                    if let Some(flow) = flow {
+                        flow.pass_from(from, &self.buf[..len]);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {}
+            }
+        }
+        self.again.push((Token::Mapping(number), Readiness::default()));
     }
 
     /// Begins a flow for a visitor of a published UDP port. `from` is the source that the command
