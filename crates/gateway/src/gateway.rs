@@ -1,7 +1,6 @@
-//! The gateway's first loop: it accepts all that comes from the command and from the host's
-//! published ports, hands it to the loops, and follows the command to its end.
+//! The gateway's first loop: in addition to what every loop does, it accepts from the host's published
+//! ports, passes pings on, and follows the command to its end.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket as HostSocket};
 use std::os::fd::OwnedFd;
@@ -9,17 +8,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::task::{self, Poll};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use plimsoll::device::Device;
 use plimsoll::device::tun::{self, FdConfig, PacketHeader};
-use plimsoll::gate::{GateConfig, GatedListener};
-use plimsoll::{Stack, UdpListener, UdpSocket, UnhandledConfig, UnhandledPackets};
+use plimsoll::{Stack, UnhandledConfig, UnhandledPackets};
 use rustix::io::Errno;
 
+use crate::fronts::Fronts;
 use crate::handover::{End, Message};
 use crate::network::Network;
 use crate::ping::Pings;
@@ -28,14 +26,6 @@ use crate::ports::{self, PortControl, Ports, Request, Socket};
 use crate::reactor::{Readiness, Round, Token};
 use crate::worker::{self, SWEEP, Shared, TURN_DATAGRAMS, Task, Worker};
 
-/// How long an attempt waits for its dial: longer than Linux dials.
-const DIAL: Duration = Duration::from_secs(150);
-/// Attempts that are dialled at once, at most.
-const ATTEMPTS: usize = 16_384;
-/// Ports of the command whose loop is remembered, for datagrams.
-const MAX_HOMES: usize = 65_536;
-/// How long it is remembered after the latest new flow, if there are many.
-const HOME: Duration = Duration::from_secs(300);
 /// Visitors of published UDP ports, at most.
 const VISITORS: usize = 4096;
 
@@ -45,8 +35,6 @@ pub(crate) struct Gateway {
     /// The loops of the other queues.
     others: Vec<Worker>,
     running: Vec<JoinHandle<Result<()>>>,
-    gate: GatedListener,
-    datagrams: UdpListener,
     pings: Pings,
     ports: Ports,
     requests: Receiver<Request>,
@@ -56,7 +44,6 @@ pub(crate) struct Gateway {
     /// It has.
     ended: Arc<AtomicBool>,
     next_visitor: usize,
-    homes: Homes,
     swept: Instant,
 }
 
@@ -89,20 +76,17 @@ impl Gateway {
             builder = builder.pcap(path);
         }
         let stack = builder.build_without_thread()?;
-        // All attempts are of one guest. A dial ends by the host's own timeout.
-        let gate = GateConfig::default().waiting(ATTEMPTS).per_source(ATTEMPTS).wait(DIAL);
-        let gate = GatedListener::bind_any(&stack, gate)?;
-        let datagrams = UdpListener::bind_any(&stack)?;
+        let fronts = Fronts::new(&stack)?;
         let pings = UnhandledConfig::default().protocols(false).icmp(false).echo_requests(true);
         let pings = Pings::new(UnhandledPackets::bind(&stack, pings)?);
         let queues = (0..count).map(|queue| stack.queue(queue)).collect::<Result<Vec<_>, _>>()?;
-        let mut others = worker::all(queues, policy)?;
+        let mut others = worker::all(queues, policy, fronts)?;
         let mut worker = others.remove(0);
         let (control, requests) = PortControl::new(&worker.tools);
         end.set_nonblocking()?;
         worker.tools.watch(&*end, Token::End)?;
         ports.watch(&worker.tools)?;
-        let first = [Token::End, Token::Gate, Token::Datagrams, Token::Pings];
+        let first = [Token::End, Token::Pings];
         worker.again.extend(first.map(|token| (token, Readiness::default())));
         let (running, status, next_visitor) = (Vec::new(), None, 0);
         let swept = Instant::now();
@@ -110,8 +94,6 @@ impl Gateway {
             worker,
             others,
             running,
-            gate,
-            datagrams,
             pings,
             ports,
             requests,
@@ -119,7 +101,6 @@ impl Gateway {
             status,
             ended,
             next_visitor,
-            homes: Homes::default(),
             swept,
         };
         Ok((gateway, control))
@@ -166,8 +147,6 @@ impl Gateway {
         match token {
             Token::Stack => {}
             Token::End => self.on_message()?,
-            Token::Gate => self.on_attempts()?,
-            Token::Datagrams => self.on_datagrams()?,
             Token::Pings => {
                 let policy = (&self.worker.shared.policy, &mut self.worker.routes);
                 self.pings.on_requests(&self.worker.tools, policy).context("echo requests")?;
@@ -216,34 +195,6 @@ impl Gateway {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Gives a task to the loop of a queue.
-    fn give(&mut self, queue: usize, task: Task) {
-        match queue {
-            0 => self.worker.take(task),
-            queue => self.worker.shared.hand(queue, task),
-        }
-    }
-
-    fn on_attempts(&mut self) -> Result<()> {
-        let waker = self.worker.tools.ready.waker(Token::Gate.number());
-        while let Poll::Ready(incoming) = self.gate.poll_incoming(&waker) {
-            let incoming = incoming.context("the gate")?;
-            self.give(incoming.queue(), Task::Attempt(incoming));
-        }
-        Ok(())
-    }
-
-    fn on_datagrams(&mut self) -> Result<()> {
-        let waker = self.worker.tools.ready.waker(Token::Datagrams.number());
-        let mut cx = task::Context::from_waker(&waker);
-        while let Poll::Ready(flow) = self.datagrams.poll_accept(&mut cx) {
-            let flow = flow.context("datagrams")?;
-            let queue = self.homes.of(&flow);
-            self.give(queue, Task::Flow(flow));
-        }
-        Ok(())
-    }
-
     /// Connections or datagrams of the host's side to a published port.
     fn on_port(&mut self, id: usize) {
         let network = self.worker.shared.policy.network;
@@ -256,7 +207,7 @@ impl Gateway {
                     let (from, to) = ports::visitor(network, peer.ip(), port.guest);
                     // Visitors take turns between the queues, as the stack's own dials do.
                     self.next_visitor = (self.next_visitor + 1) % self.worker.shared.queues();
-                    self.give(self.next_visitor, Task::Visitor(host, from, to));
+                    self.worker.give(self.next_visitor, Task::Visitor(host, from, to));
                 }
                 Socket::Udp(socket) => {
                     let (socket, guest) = (socket.clone(), port.guest);
@@ -298,27 +249,6 @@ impl Gateway {
             self.ports.visitors.insert((port, visitor), id);
             self.worker.pass_down(id, len);
         }
-    }
-}
-
-/// The loops of the command's ports, for datagrams: all flows of a port have one.
-#[derive(Default)]
-struct Homes(HashMap<SocketAddr, (usize, Instant)>);
-
-impl Homes {
-    /// The loop of a new flow: that of its queue, unless a flow of the same port has another one.
-    fn of(&mut self, flow: &UdpSocket) -> usize {
-        let Ok(guest) = flow.peer_addr() else { return flow.queue() };
-        let now = Instant::now();
-        if self.0.len() >= MAX_HOMES {
-            self.0.retain(|_, (_, used)| now.duration_since(*used) < HOME);
-        }
-        if self.0.len() >= MAX_HOMES {
-            return flow.queue();
-        }
-        let (home, used) = self.0.entry(guest).or_insert_with(|| (flow.queue(), now));
-        *used = now;
-        *home
     }
 }
 

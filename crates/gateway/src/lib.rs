@@ -17,7 +17,7 @@
 //! immediately before it is dialled.
 //!
 //! Each processor has a loop ([`worker`], on a [`reactor`]) for a queue of the stack and its
-//! sockets of the host. The first one ([`gateway`]) accepts for all of them.
+//! sockets of the host. The first one ([`gateway`]) does more than the others.
 //!
 //! Once it is set up, the gateway confines itself ([`confine`]).
 //!
@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod confine;
+mod fronts;
 mod gateway;
 pub mod handover;
 pub mod init;

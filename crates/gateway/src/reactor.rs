@@ -11,7 +11,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
+use crate::fronts::Fronts;
 use crate::names::Names;
+use crate::worker::Task;
 
 /// The meaning of a token. Streams and flows have their number above the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +22,6 @@ pub(crate) enum Token {
     Stack,
     /// The socket pair to the inside.
     End,
-    /// The SYN gate.
-    Gate,
-    /// The listener of UDP flows.
-    Datagrams,
     /// Echo requests of the command.
     Pings,
     /// Work from other threads for this loop.
@@ -50,16 +48,14 @@ impl Token {
         match self {
             Token::Stack => 0,
             Token::End => 1,
-            Token::Gate => 2,
-            Token::Datagrams => 3,
-            Token::Pings => 4,
-            Token::Inbox => 5,
-            Token::Requests => 6,
-            Token::Tcp(id) => (id << KINDS) | 7,
-            Token::Udp(id) => (id << KINDS) | 8,
-            Token::Ping(id) => (id << KINDS) | 9,
-            Token::Port(id) => (id << KINDS) | 10,
-            Token::Mapping(id) => (id << KINDS) | 11,
+            Token::Pings => 2,
+            Token::Inbox => 3,
+            Token::Requests => 4,
+            Token::Tcp(id) => (id << KINDS) | 5,
+            Token::Udp(id) => (id << KINDS) | 6,
+            Token::Ping(id) => (id << KINDS) | 7,
+            Token::Port(id) => (id << KINDS) | 8,
+            Token::Mapping(id) => (id << KINDS) | 9,
         }
     }
 
@@ -68,15 +64,13 @@ impl Token {
         match number & ((1 << KINDS) - 1) {
             0 => Token::Stack,
             1 => Token::End,
-            2 => Token::Gate,
-            3 => Token::Datagrams,
-            4 => Token::Pings,
-            5 => Token::Inbox,
-            6 => Token::Requests,
-            7 => Token::Tcp(id),
-            8 => Token::Udp(id),
-            9 => Token::Ping(id),
-            10 => Token::Port(id),
+            2 => Token::Pings,
+            3 => Token::Inbox,
+            4 => Token::Requests,
+            5 => Token::Tcp(id),
+            6 => Token::Udp(id),
+            7 => Token::Ping(id),
+            8 => Token::Port(id),
             _ => Token::Mapping(id),
         }
     }
@@ -87,6 +81,8 @@ impl Token {
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
+    /// The other side has ended its stream, or the connection has failed.
+    pub(crate) ended: bool,
 }
 
 /// Bytes of the chunk that data of the host's side is read into.
@@ -115,8 +111,8 @@ impl Tools {
     }
 
     /// Reads from a descriptor of the host's side into memory of the stack. An empty slice is its
-    /// end.
-    pub(crate) fn read(&mut self, fd: impl AsFd) -> Result<Slice, Errno> {
+    /// end. Returns as well whether there may be more.
+    pub(crate) fn read(&mut self, fd: impl AsFd) -> Result<(Slice, bool), Errno> {
         let stack = &self.stack;
         let chunk = match &mut self.chunk {
             Some(chunk) if chunk.remaining() >= LEAST_ROOM => chunk,
@@ -128,7 +124,8 @@ impl Tools {
                 done => break done?,
             }
         };
-        Ok(chunk.freeze(count))
+        let may_have_more = count == chunk.remaining();
+        Ok((chunk.freeze(count), may_have_more))
     }
 
     /// Frees the chunk: the loop is about to sleep.
@@ -148,12 +145,14 @@ pub(crate) struct Reactor {
 /// The tokens that a round has found ready. It belongs to the loop's thread.
 pub(crate) struct Round {
     pub(crate) ready: Vec<(Token, Readiness)>,
+    /// New work, with the loop that it is for.
+    pub(crate) tasks: Vec<(usize, Task)>,
     events: Vec<epoll::Event>,
 }
 
 impl Round {
     pub(crate) fn new() -> Round {
-        Round { ready: Vec::new(), events: Vec::with_capacity(256) }
+        Round { ready: Vec::new(), tasks: Vec::new(), events: Vec::with_capacity(256) }
     }
 
     /// Waits for the descriptors of `set`.
@@ -170,6 +169,7 @@ impl Round {
             let readiness = Readiness {
                 readable: flags.intersects(ended | input),
                 writable: flags.intersects(ended | epoll::EventFlags::OUT),
+                ended: flags.intersects(ended | epoll::EventFlags::RDHUP),
             };
             self.ready.push((Token::of(event.data.u64() as usize), readiness));
         }
@@ -194,11 +194,13 @@ impl Reactor {
     /// longer than `longest`, unless `again` says that something can go on.
     pub(crate) fn turn(
         &mut self,
-        tools: &mut Tools,
+        (tools, fronts): (&mut Tools, &Fronts),
         (again, longest): (bool, Option<Duration>),
         round: &mut Round,
     ) -> io::Result<()> {
         let mut worked = self.queue.poll().worked || again;
+        fronts.take(&mut round.tasks)?;
+        worked |= !round.tasks.is_empty();
         tools.ready.take(&mut self.tokens);
         let woken = self.tokens.drain(..).map(|token| (Token::of(token), Readiness::default()));
         round.ready.extend(woken);
@@ -255,8 +257,6 @@ mod tests {
         let all = [
             Token::Stack,
             Token::End,
-            Token::Gate,
-            Token::Datagrams,
             Token::Tcp(0),
             Token::Udp(0),
             Token::Tcp(77),

@@ -1,5 +1,7 @@
 //! The kernel's addresses and routes, by netlink (rtnetlink(7)).
 
+use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -21,11 +23,28 @@ use rustix::io::Errno;
 /// Bytes of an answer, at most.
 const ANSWER: usize = 16_384;
 
-/// A socket of netlink that is kept from one request to the next.
+/// Groups of netlink that report a change of an address, a route or a rule (rtnetlink(7)).
+const CHANGES: [u32; 6] = [
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV6_RULE,
+];
+/// Answers that are kept until the next change, at most.
+const MAX_KNOWN: usize = 4096;
+
+/// The host's routing, read by netlink.
 #[derive(Default)]
 pub(crate) struct Routes {
+    /// Kept from one request to the next.
     socket: Option<Socket>,
     sequence: u32,
+    /// Becomes readable by a change.
+    changes: Option<Socket>,
+    /// Whether addresses are local, read since the latest change.
+    known: HashMap<IpAddr, bool>,
 }
 
 impl Routes {
@@ -76,9 +95,41 @@ impl Routes {
     /// # Errors
     /// If netlink cannot be used.
     pub(crate) fn is_local(&mut self, ip: IpAddr) -> Result<bool> {
+        if self.has_changed()? || self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        if let Some(&known) = self.known.get(&ip) {
+            return Ok(known);
+        }
         let route = self.lookup(ip, RouteFlags::empty())?;
         let is_local = |kind| matches!(kind, RouteType::Local | RouteType::Anycast);
-        Ok(route.is_some_and(|route| is_local(route.header.kind)))
+        let is_local = route.is_some_and(|route| is_local(route.header.kind));
+        self.known.insert(ip, is_local);
+        Ok(is_local)
+    }
+
+    /// Whether the routing has changed since the last call. The kernel reports a change before the
+    /// call that makes it returns.
+    fn has_changed(&mut self) -> Result<bool> {
+        let Some(changes) = &self.changes else {
+            let changes = open()?;
+            for group in CHANGES {
+                changes.add_membership(group).context("netlink")?;
+            }
+            changes.set_non_blocking(true).context("netlink")?;
+            self.changes = Some(changes);
+            return Ok(true);
+        };
+        let mut changed = false;
+        loop {
+            let mut report = [0; 64];
+            match changes.recv(&mut &mut report[..], 0) {
+                Ok(_) => changed = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changed),
+                // Reports were lost.
+                Err(_) => changed = true,
+            }
+        }
     }
 
     /// The host's route to `ip` at this moment, if there is one that does not refuse.

@@ -146,6 +146,7 @@ impl Connection {
     pub(crate) fn turn(&mut self, news: Readiness, tools: &mut Tools) -> Progress {
         self.ready.readable |= news.readable;
         self.ready.writable |= news.writable;
+        self.ready.ended |= news.ended;
         loop {
             let next = match &mut self.state {
                 State::Dialling(incoming) => {
@@ -349,11 +350,15 @@ impl Connection {
                 return Ok(true);
             }
             match tools.read(&self.host) {
-                Ok(data) if data.is_empty() => {
+                Ok((data, _)) if data.is_empty() => {
                     open.down = false;
                     open.guest.shutdown(Shutdown::Write).map_err(|_| Side::Guest)?;
                 }
-                Ok(data) => open.pending = Some(data),
+                Ok((data, may_have_more)) => {
+                    // The end of the stream comes with an event of its own.
+                    self.ready.readable = may_have_more || self.ready.ended;
+                    open.pending = Some(data);
+                }
                 Err(Errno::AGAIN) => self.ready.readable = false,
                 Err(_) => return Err(Side::Host),
             }

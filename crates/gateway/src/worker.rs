@@ -1,8 +1,7 @@
 //! A loop of the gateway: it serves one queue of the stack, and the connections and flows that came
 //! by that queue, with their sockets of the host.
 //!
-//! Each processor has a loop. The first one accepts for all and hands each attempt and each flow to
-//! the loop of its queue.
+//! Each processor has a loop. A loop that finds work of another queue hands it over.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,6 +15,7 @@ use anyhow::Result;
 use plimsoll::gate::{Incoming, Reject};
 use plimsoll::{QueueLoop, UdpSocket};
 
+use crate::fronts::Fronts;
 use crate::mapping::{self, Mapping};
 use crate::names::Names;
 use crate::policy::Policy;
@@ -56,6 +56,7 @@ struct Inbox {
 /// The state that all loops share.
 pub(crate) struct Shared {
     pub(crate) policy: Policy,
+    fronts: Fronts,
     inboxes: Box<[Inbox]>,
     /// All processes inside have ended.
     over: AtomicBool,
@@ -136,7 +137,7 @@ pub(crate) struct Worker {
 }
 
 /// The loops of all queues.
-pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy) -> Result<Vec<Worker>> {
+pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy, fronts: Fronts) -> Result<Vec<Worker>> {
     let names = Arc::new(Names::new(policy.network));
     let reactor = |queue| Reactor::new(queue, names.clone());
     let loops = queues.into_iter().map(reactor).collect::<io::Result<Vec<_>>>()?;
@@ -145,7 +146,7 @@ pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy) -> Result<Vec<Worker>>
         waker: tools.ready.waker(Token::Inbox.number()),
     };
     let inboxes = loops.iter().map(inbox).collect();
-    let shared = Arc::new(Shared { policy, inboxes, over: AtomicBool::new(false) });
+    let shared = Arc::new(Shared { policy, fronts, inboxes, over: AtomicBool::new(false) });
     let worker = |(queue, (reactor, tools))| Worker {
         queue,
         shared: shared.clone(),
@@ -187,7 +188,12 @@ impl Worker {
         let soon = self.until.is_some() || !self.broken.is_empty();
         let longest = if soon { POLL } else { SWEEP };
         let longest = (soon || !self.connections.all.is_empty()).then_some(longest);
-        self.reactor.turn(&mut self.tools, (!round.ready.is_empty(), longest), round)?;
+        let again = !round.ready.is_empty();
+        let fronts = &self.shared.fronts;
+        self.reactor.turn((&mut self.tools, fronts), (again, longest), round)?;
+        for (queue, task) in round.tasks.drain(..) {
+            self.give(queue, task);
+        }
         Ok(())
     }
 
@@ -267,8 +273,16 @@ impl Worker {
         }
     }
 
+    /// Gives new work to the loop of a queue.
+    pub(crate) fn give(&mut self, queue: usize, task: Task) {
+        match queue == self.queue {
+            true => self.take(task),
+            false => self.shared.hand(queue, task),
+        }
+    }
+
     /// Takes new work of this loop's queue.
-    pub(crate) fn take(&mut self, task: Task) {
+    fn take(&mut self, task: Task) {
         match task {
             Task::Attempt(incoming) => self.dial(incoming),
             Task::Flow(guest) => self.open(guest),

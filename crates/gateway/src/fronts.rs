@@ -1,0 +1,82 @@
+//! The fronts of the stack: attempts to connect, and datagrams to new destinations.
+//!
+//! Each loop looks here after it has polled its queue, so it finds by itself what its queue has
+//! brought, and no loop is woken for that.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use plimsoll::gate::{GateConfig, GatedListener};
+use plimsoll::{Stack, UdpListener, UdpSocket};
+
+use crate::worker::Task;
+
+/// How long an attempt waits for its dial: longer than Linux dials.
+const DIAL: Duration = Duration::from_secs(150);
+/// Attempts that are dialled at once, at most.
+const ATTEMPTS: usize = 16_384;
+/// Ports of the command whose loop is remembered, for datagrams.
+const MAX_HOMES: usize = 65_536;
+/// How long it is remembered after the latest new flow, if there are many.
+const HOME: Duration = Duration::from_secs(300);
+
+/// The listeners that take what has no connection and no flow yet.
+pub(crate) struct Fronts {
+    gate: GatedListener,
+    datagrams: UdpListener,
+    homes: Mutex<Homes>,
+}
+
+impl Fronts {
+    pub(crate) fn new(stack: &Stack) -> std::io::Result<Fronts> {
+        // All attempts are of one guest. A dial ends by the host's own timeout.
+        let gate = GateConfig::default().waiting(ATTEMPTS).per_source(ATTEMPTS).wait(DIAL);
+        let gate = GatedListener::bind_any(stack, gate)?;
+        let datagrams = UdpListener::bind_any(stack)?;
+        Ok(Fronts { gate, datagrams, homes: Mutex::default() })
+    }
+
+    /// Takes all that waits, each with the loop that it is for.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub(crate) fn take(&self, tasks: &mut Vec<(usize, Task)>) -> std::io::Result<()> {
+        // The next look finds what comes later.
+        let none = Waker::noop();
+        while let Poll::Ready(incoming) = self.gate.poll_incoming(none) {
+            let incoming = incoming?;
+            tasks.push((incoming.queue(), Task::Attempt(incoming)));
+        }
+        let mut cx = Context::from_waker(none);
+        while let Poll::Ready(flow) = self.datagrams.poll_accept(&mut cx) {
+            let flow = flow?;
+            let home = self.homes.lock().unwrap_or_else(PoisonError::into_inner).of(&flow);
+            tasks.push((home, Task::Flow(flow)));
+        }
+        Ok(())
+    }
+}
+
+/// The loops of the command's ports, for datagrams: all flows of a port have one.
+#[derive(Default)]
+struct Homes(HashMap<SocketAddr, (usize, Instant)>);
+
+impl Homes {
+    /// The loop of a new flow: that of its queue, unless a flow of the same port has another one.
+    fn of(&mut self, flow: &UdpSocket) -> usize {
+        let Ok(guest) = flow.peer_addr() else { return flow.queue() };
+        let now = Instant::now();
+        if self.0.len() >= MAX_HOMES {
+            self.0.retain(|_, (_, used)| now.duration_since(*used) < HOME);
+        }
+        if self.0.len() >= MAX_HOMES {
+            return flow.queue();
+        }
+        let (home, used) = self.0.entry(guest).or_insert_with(|| (flow.queue(), now));
+        *used = now;
+        *home
+    }
+}
