@@ -83,6 +83,8 @@ pub(crate) struct Readiness {
     pub(crate) writable: bool,
     /// The other side has ended its stream, or the connection has failed.
     pub(crate) ended: bool,
+    /// The descriptor has an error.
+    pub(crate) failed: bool,
 }
 
 /// Bytes of the chunk that data of the host's side is read into.
@@ -170,6 +172,7 @@ impl Round {
                 readable: flags.intersects(ended | input),
                 writable: flags.intersects(ended | epoll::EventFlags::OUT),
                 ended: flags.intersects(ended | epoll::EventFlags::RDHUP),
+                failed: flags.intersects(epoll::EventFlags::ERR),
             };
             self.ready.push((Token::of(event.data.u64() as usize), readiness));
         }

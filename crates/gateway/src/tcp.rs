@@ -147,6 +147,7 @@ impl Connection {
         self.ready.readable |= news.readable;
         self.ready.writable |= news.writable;
         self.ready.ended |= news.ended;
+        self.ready.failed |= news.failed;
         loop {
             let next = match &mut self.state {
                 State::Dialling(incoming) => {
@@ -258,6 +259,7 @@ impl Connection {
         }
         if let State::Open(open) = &self.state
             && !open.down
+            && self.ready.failed
             && matches!(sockopt::socket_error(&self.host), Ok(Err(_)))
         {
             up = Err(Side::Host);

@@ -156,7 +156,7 @@ impl Flow {
     ) -> io::Result<Flow> {
         guest.set_nonblocking(true)?;
         tools.watch(&host, token)?;
-        let ready = Readiness { readable: true, writable: true, ended: false };
+        let ready = Readiness { readable: true, ..Readiness::default() };
         let is_lookup = guest.local_addr().is_ok_and(|local| tools.names.serves(local));
         let lookup = is_lookup.then(Lookup::default);
         let (guest, host) = (Some(guest), Host::Own(host));
