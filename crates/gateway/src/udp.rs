@@ -4,9 +4,11 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{SocketAddr, UdpSocket as HostSocket};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use plimsoll::UdpSocket;
 use plimsoll::UdpTransmit;
 use plimsoll::gate::Unreachable;
@@ -90,6 +92,12 @@ fn send_all(socket: &HostSocket, data: &[u8], stride: usize) -> io::Result<()> {
     if data.len() <= stride {
         return socket.send(data).map(drop);
     }
+    match send_as_one(socket, data, stride) {
+        // A device without the offload, or datagrams that are longer than the path carries.
+        Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+        Ok(()) => return Ok(()),
+    }
     let parts: Vec<_> = data.chunks(stride.max(1)).map(|part| [IoSlice::new(part)]).collect();
     let mut controls: Vec<_> = parts.iter().map(|_| SendAncillaryBuffer::default()).collect();
     let messages = parts.iter().zip(&mut controls);
@@ -105,6 +113,17 @@ fn send_all(socket: &HostSocket, data: &[u8], stride: usize) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Sends datagrams as one packet that the device cuts (UDP_SEGMENT, udp(7)).
+fn send_as_one(socket: &HostSocket, data: &[u8], stride: usize) -> Result<(), Errno> {
+    let size = u16::try_from(stride).map_err(|_| Errno::MSGSIZE)?;
+    let control = [ControlMessage::UdpGsoSegments(&size)];
+    let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL);
+    match sendmsg::<()>(fd, &[IoSlice::new(data)], &control, flags, None) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Errno::from_raw_os_error(error as i32)),
+    }
 }
 
 /// Passes datagrams of `stride` bytes each to the command; the last may be shorter. Those that a
