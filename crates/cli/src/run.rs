@@ -26,8 +26,8 @@ pub(crate) struct RunArgs {
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1500",
           value_parser = |text: &str| units::whole(text, 1280_u16, 65_520))]
     pub mtu: u16,
-    /// Queues of the command's interface, each with a loop of its own, 1 to 16; one for each
-    /// processor unless given
+    /// Queues of the command's interface, each with a loop of its own, 1 to 16; one for two
+    /// processors unless given
     #[arg(long, value_name = "NUMBER", value_parser = |text: &str| units::whole(text, 1_usize, 16))]
     pub queues: Option<usize>,
     /// Let the command reach the host's loopback as host.plimsoll

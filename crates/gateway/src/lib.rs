@@ -16,8 +16,8 @@
 //! requests have a ping socket ([`ping`]). Published [`ports`] lead the other way. Queries to the gateway's name server go to the host's ([`names`]). [`policy`] judges every address
 //! immediately before it is dialled.
 //!
-//! Each processor has a loop ([`worker`], on a [`reactor`]) for a queue of the stack and its
-//! sockets of the host. The first one ([`gateway`]) does more than the others.
+//! A loop ([`worker`], on a [`reactor`]) serves a queue of the stack and its sockets of the host;
+//! there are several where there are processors for them. The first one ([`gateway`]) does more than the others.
 //!
 //! Once it is set up, the gateway confines itself ([`confine`]).
 //!

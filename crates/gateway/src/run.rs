@@ -116,9 +116,11 @@ pub fn run(
     })
 }
 
-/// The number of queues for this machine: one for each processor.
+/// The number of queues for this machine: one for two processors. The command and the kernel need
+/// the others: on two processors a second loop takes a tenth from small transactions.
 pub fn default_queues() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).min(MAX_QUEUES)
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, MAX_QUEUES)
 }
 
 /// Starts the inside.

@@ -1,7 +1,7 @@
 //! A loop of the gateway: it serves one queue of the stack, and the connections and flows that came
 //! by that queue, with their sockets of the host.
 //!
-//! Each processor has a loop. A loop that finds work of another queue hands it over.
+//! A loop that finds work of another queue hands it over.
 
 use std::collections::HashMap;
 use std::io;
