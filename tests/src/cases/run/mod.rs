@@ -1,6 +1,7 @@
 //! `plimsoll run`: a command whose packets meet our stack, as an ordinary user.
 
 pub(crate) mod calls;
+pub(crate) mod programs;
 mod world;
 
 use anyhow::{Context, Result, ensure};
