@@ -1,5 +1,6 @@
 //! Unchanged programs as the command of `plimsoll run`, with their servers at the far host.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
@@ -19,14 +20,18 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::curl_downloads_and_uploads", curl),
     Case::light("run::git_clones_and_pushes_over_ssh", git).needing("sshd"),
     Case::light("run::redis_benchmark_finishes", redis).needing("redis-server"),
-    Case::light("run::pgbench_finishes", pgbench).needing("pg_ctlcluster"),
+    Case::light("run::pgbench_finishes", pgbench).needing("pg_ctlcluster").of_nightly(),
     Case { limit: Duration::from_secs(180), ..Case::light("run::static_go_program_fetches", go) }
-        .needing("go"),
+        .needing("go")
+        .of_nightly(),
     Case::light("run::iperf3_sends_both_ways", iperf3).needing("iperf3"),
     Case::light("run::ping_reaches_the_gateway", ping),
     Case::light("run::dig_asks_over_udp_and_tcp", dig).needing("dig"),
     Case::light("run::pip_downloads_a_package", pip).needing("/usr/bin/pip3"),
     Case::light("run::apt_downloads_a_package", apt).needing("apt-get"),
+    Case { limit: Duration::from_secs(180), ..Case::light("run::python_s_socket_tests", python) }
+        .needing_module("test.test_socket")
+        .of_nightly(),
 ];
 
 /// The ordinary user of [`World`].
@@ -222,7 +227,8 @@ fn pgbench() -> Result<()> {
     world.folder("pg")?;
     let programs = postgresql()?;
     let program = |name: &str| programs.join(name).to_string_lossy().into_owned();
-    let as_user = "cd /; chmod 755 \"$1\"; user='setpriv --reuid=65534 --regid=65534 --clear-groups'
+    let as_user =
+        "cd /; chmod 755 \"$1\"; user='setpriv --reuid=65534 --regid=65534 --clear-groups'
                    $user \"$2/initdb\" -D \"$1/pg\" -A trust -U postgres --no-sync -E UTF8 \
                    --locale C > /dev/null
                    echo 'host all all 198.51.100.0/24 trust' >> \"$1/pg/pg_hba.conf\"
@@ -418,5 +424,26 @@ fn apt() -> Result<()> {
     world.shell(script, &[&world.path("work"), &config])?;
     let found = digest(&work.join("tiny_1.0_all.deb"))?;
     ensure!(found == sum, "another package came");
+    Ok(())
+}
+
+/// Python's tests of sockets end as they do without `run`.
+fn python() -> Result<()> {
+    let world = World::new()?;
+    // Nothing answers there, and that is reported at once.
+    world.write("resolv.conf", &format!("nameserver {FAR}\n"))?;
+    let script = world.write("socket_tests.py", include_str!("socket_tests.py"))?;
+    let words = ["sh", "-c", "cd /tmp && exec \"$0\" -B \"$1\"", PYTHON, &script];
+    let limit = Duration::from_secs(80);
+    let mut outcomes = Vec::new();
+    for mut command in [world.directly(&words), world.run(&[], &words)?] {
+        let ended = Process::spawn("socket tests", &mut command)?.success(limit)?;
+        let lines = ended.stdout.lines().filter(|line| line.starts_with("test."));
+        outcomes.push(lines.map(String::from).collect::<BTreeSet<_>>());
+    }
+    let (without, with) = (&outcomes[0], &outcomes[1]);
+    ensure!(without.len() > 300, "{} tests only", without.len());
+    let differing: Vec<&String> = without.symmetric_difference(with).collect();
+    ensure!(differing.is_empty(), "these differ: {differing:#?}");
     Ok(())
 }
