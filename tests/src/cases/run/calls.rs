@@ -270,7 +270,7 @@ fn visited(with_run: bool) -> Result<Outcomes> {
     let world = world()?;
     let script = |name: &str| world.scratch.file(name).to_string_lossy().into_owned();
     let publish: Vec<String> =
-        PEER_PORTS.map(|port| ["-p".into(), format!("{NEAR}:{port}:{port}")]).flatten().collect();
+        PEER_PORTS.flat_map(|port| ["-p".into(), format!("{NEAR}:{port}:{port}")]).collect();
     let publish: Vec<&str> = publish.iter().map(String::as_str).collect();
     let peers = script("peers.py");
     let words = [PYTHON, "-B", &peers];

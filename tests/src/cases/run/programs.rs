@@ -84,7 +84,7 @@ impl World {
         started("web server", &mut command, "ready")
     }
 
-    /// Runs a command inside and wants success.
+    /// Runs a command inside and requires success.
     fn inside(&self, words: &[&str]) -> Result<Ended> {
         Process::spawn(words[0], &mut self.run(&[], words)?)?.success(LATER)
     }
@@ -147,7 +147,7 @@ fn ssh_server(world: &World) -> Result<(Process, String)> {
     );
     let config = world.write("sshd_config", &config)?;
     let shadow = world.write("shadow", "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n")?;
-    // It wants a folder of its own in /run, and an account that is not locked.
+    // sshd needs a folder of its own in /run, and an account that is not locked.
     let script = "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && \
                   mount --bind \"$1\" /etc/shadow && \
                   exec \"$(command -v sshd || echo /usr/sbin/sshd)\" -D -e -f \"$0\"";
