@@ -34,9 +34,9 @@ const NEEDED: [(&str, &str); 12] = [
 /// The same for the programs of others that the suites of `nightly` and single benches run.
 const OUTSIDE: [(&str, &str); 6] = [
     ("go", "golang-go"),
+    ("pg_ctlcluster", "postgresql"),
     ("h2load", "nghttp2-client"),
     ("wrk", "wrk"),
-    ("iperf3", "iperf3"),
     ("pasta", "passt"),
     ("slirp4netns", "slirp4netns"),
 ];
@@ -46,8 +46,18 @@ pub(crate) const LWIP_HEADERS: &str = "/usr/include/lwip";
 const LWIP_HEADER: &str = "/usr/include/lwip/lwip/tcp.h";
 
 /// The same for programs without which single tests are left out.
-const WISHED: [(&str, &str); 3] =
-    [("chromium", "chromium"), ("traceroute", "traceroute"), ("dig", "bind9-dnsutils")];
+const WISHED: [(&str, &str); 10] = [
+    ("chromium", "chromium"),
+    ("traceroute", "traceroute"),
+    ("dig", "bind9-dnsutils"),
+    ("iperf3", "iperf3"),
+    ("redis-server", "redis-server"),
+    ("redis-benchmark", "redis-tools"),
+    ("git", "git"),
+    ("ssh", "openssh-client"),
+    ("sshd", "openssh-server"),
+    ("/usr/bin/pip3", "python3-pip"),
+];
 
 /// The program that counts instructions, and the package that brings it.
 const VALGRIND: &str = "valgrind";
@@ -67,7 +77,7 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn prepare(nightly: bool) -> Result<()> {
     let mut packages = missing_among(&all_programs());
     if nightly {
-        packages.extend(missing_among(&["go", "h2load"]));
+        packages.extend(missing_among(&["go", "h2load", "pg_ctlcluster"]));
         packages.extend(cxx().is_err().then_some("g++"));
     }
     packages.extend(missing_among(&WISHED.map(|(program, _)| program)));
@@ -105,6 +115,16 @@ pub(crate) fn valgrind() -> Result<(), String> {
     bring(VALGRIND, || exists(VALGRIND))
 }
 
+/// Makes sure that the tests of the system's Python are there. Says why not.
+pub(crate) fn python_tests() -> Result<(), String> {
+    let version = "import sys; print(f'{sys.version_info[0]}.{sys.version_info[1]}')";
+    let output = Command::new("/usr/bin/python3").args(["-c", version]).output();
+    let output = output.map_err(|error| format!("python3: {error}"))?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    let package = format!("libpython{}-testsuite", version.trim());
+    bring(&package, || has_module("test.test_socket"))
+}
+
 /// Makes sure that lwIP can be built against. Says why not.
 pub(crate) fn lwip() -> Result<(), String> {
     bring("liblwip-dev", || Path::new(LWIP_HEADER).exists())
@@ -112,7 +132,7 @@ pub(crate) fn lwip() -> Result<(), String> {
 
 /// Makes sure that a program of others, which a single bench runs, is there. Says why not.
 pub(crate) fn program(name: &str) -> Result<(), String> {
-    let known = OUTSIDE.iter().find(|(program, _)| *program == name);
+    let known = OUTSIDE.iter().chain(&WISHED).find(|(program, _)| *program == name);
     let (_, package) = known.ok_or_else(|| format!("{name} is in no package that is known"))?;
     bring(package, || exists(name))
 }

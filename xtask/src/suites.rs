@@ -102,7 +102,7 @@ pub(crate) const TEST: [Suite; 11] = [
 ];
 
 /// The suites of `nightly`: packaging, tests of other projects, and searches for new faults.
-pub(crate) const NIGHTLY: [Nightly; 16] = [
+pub(crate) const NIGHTLY: [Nightly; 17] = [
     nightly(
         "prepare-nightly",
         20,
@@ -173,6 +173,13 @@ pub(crate) const NIGHTLY: [Nightly; 16] = [
         |s| s.counted_or_skipped("HTTP/2 on our sockets and the kernel's", outside::h2::prepared),
         &["crates/plimsoll/src/net/", "tests/web/"],
         "h2spec and h2load on our sockets and on the kernel's",
+    ),
+    nightly(
+        "programs",
+        8,
+        Session::programs,
+        &["crates/gateway/", "tests/src/cases/run/"],
+        "PostgreSQL, a static Go program and Python's socket tests in plimsoll run",
     ),
     nightly(
         "optimised",
@@ -327,6 +334,20 @@ impl Session {
             return Ok(());
         }
         let mut command = Command::new(interop_program(&self.root));
+        self.counted(what, command.current_dir(&self.root))
+    }
+
+    /// The tests of `interop` whose programs are large.
+    fn programs(&mut self) -> Result<()> {
+        let what = "large programs in plimsoll run";
+        let needed = [&packages::all_programs()[..], &["go", "pg_ctlcluster"]].concat();
+        let ready = packages::kernel_tests(&needed).and_then(|()| packages::python_tests());
+        let Some(()) = self.needed(what, ready) else { return Ok(()) };
+        if !self.build_tests()? {
+            return Ok(());
+        }
+        let mut command = Command::new(interop_program(&self.root));
+        command.args(["run::static_go", "run::pgbench", "run::python"]);
         self.counted(what, command.current_dir(&self.root))
     }
 

@@ -21,7 +21,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 14] = [
+    let groups: [&[Case]; 16] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -32,6 +32,8 @@ pub(crate) fn all() -> Vec<Case> {
         routed::CASES,
         program::CASES,
         run::CASES,
+        run::calls::CASES,
+        run::programs::CASES,
         link::CASES,
         stalls::CASES,
         lab::CASES,

@@ -15,7 +15,8 @@ use super::world::{START, plimsoll_program};
 
 pub(crate) const LEFT: &str = "198.51.100.1";
 pub(crate) const RIGHT: &str = "198.51.100.2";
-const DEVICE: &str = "path0";
+/// The device of each host.
+pub(crate) const DEVICE: &str = "path0";
 
 /// The hosts, and what carries packets between them.
 pub(crate) struct Path {
@@ -79,6 +80,11 @@ impl Path {
     /// A program of kernel sockets, to be run on the left host.
     pub(crate) fn on_left(&self, words: &[&str]) -> Result<Command> {
         self.left.program(&[&["peer"], words].concat())
+    }
+
+    /// The link, which lasts as long as its process, and both hosts.
+    pub(crate) fn into_parts(self) -> (Process, Namespace, Namespace) {
+        (self.link, self.left, self.right)
     }
 
     /// Ends the link, and returns what it says of itself.

@@ -28,17 +28,22 @@ pub(crate) struct Case {
     pub(crate) alone: bool,
     /// A program without which it is left out.
     pub(crate) needs: Option<&'static str>,
+    /// A module of the system's Python without which it is left out.
+    pub(crate) module: Option<&'static str>,
+    /// Whether what it needs is large, so that only `nightly` installs it.
+    pub(crate) nightly: bool,
 }
 
 impl Case {
     /// A test that shares the machine with others.
     pub(crate) const fn light(name: &'static str, run: fn() -> Result<()>) -> Case {
-        Case { name, run, limit: Duration::from_secs(60), alone: false, needs: None }
+        let limit = Duration::from_secs(60);
+        Case { name, run, limit, alone: false, needs: None, module: None, nightly: false }
     }
 
     /// A test that runs alone.
     pub(crate) const fn heavy(name: &'static str, run: fn() -> Result<()>) -> Case {
-        Case { name, run, limit: Duration::from_secs(120), alone: true, needs: None }
+        Case { limit: Duration::from_secs(120), alone: true, ..Case::light(name, run) }
     }
 
     /// The same, left out where this program is not installed.
@@ -46,8 +51,26 @@ impl Case {
         Case { needs: Some(program), ..self }
     }
 
-    /// The program that is missing.
+    /// The same, left out where the system's Python has no such module.
+    pub(crate) const fn needing_module(self, module: &'static str) -> Case {
+        Case { module: Some(module), ..self }
+    }
+
+    /// The same, and the suites of `test` do not install what it needs.
+    pub(crate) const fn of_nightly(self) -> Case {
+        Case { nightly: true, ..self }
+    }
+
+    /// The program or module that is missing.
     fn lacks(&self) -> Option<&'static str> {
+        let has = |module: &str| {
+            let mut python = Command::new("/usr/bin/python3");
+            python.args(["-c", &format!("import {module}")]).stderr(Stdio::null());
+            python.status().is_ok_and(|status| status.success())
+        };
+        if let Some(module) = self.module.filter(|module| !has(module)) {
+            return Some(module);
+        }
         let path = env::var_os("PATH").unwrap_or_default();
         self.needs.filter(|name| !env::split_paths(&path).any(|dir| dir.join(name).is_file()))
     }
@@ -79,7 +102,12 @@ pub(crate) fn run(cases: &[Case], filters: &[String], jobs: usize) -> Result<boo
     let (ignored, chosen): (Vec<_>, Vec<_>) =
         chosen.into_iter().partition(|(_, case)| case.lacks().is_some());
     for (_, case) in &ignored {
-        println!("test {} ... ignored, it needs {}", case.name, case.lacks().unwrap_or_default());
+        let missing = case.lacks().unwrap_or_default();
+        if case.nightly {
+            println!("{} is left to cargo xtask check programs: it needs {missing}", case.name);
+        } else {
+            println!("test {} ... ignored, it needs {missing}", case.name);
+        }
     }
     let (alone, shared): (Vec<_>, Vec<_>) = chosen.iter().partition(|(_, case)| case.alone);
     let totals = Mutex::new(Totals::default());

@@ -1,6 +1,7 @@
 //! Hosts behind a router, on the kernel's sockets.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -21,6 +22,32 @@ pub(super) fn serve(options: &Options) -> Result<()> {
     for server in servers {
         server.context("binding")?.join().expect("a server does not panic")?;
     }
+    Ok(())
+}
+
+/// Answers questions for names at `ADDRESS` over UDP and TCP (RFC 7766), until it is ended.
+pub(super) fn names_of(options: &Options) -> Result<()> {
+    let listener = TcpListener::bind(options.address()).context("listening")?;
+    let socket = UdpSocket::bind(options.address()).context("binding")?;
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // A client that sends nonsense loses its connection.
+            thread::spawn(move || while answer_one(&mut stream).is_ok() {});
+        }
+    });
+    say("ready")?;
+    names(&socket)
+}
+
+/// Answers one question of a connection.
+fn answer_one(stream: &mut TcpStream) -> Result<()> {
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut query)?;
+    let answer = dns::answer(&query)?;
+    let len = u16::try_from(answer.len()).context("an answer is short")?;
+    stream.write_all(&[&len.to_be_bytes()[..], &answer].concat())?;
     Ok(())
 }
 

@@ -52,6 +52,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         "many" => behaviour::many(&options),
         "slow-http" => behaviour::slow_http(&options),
         "hosts" => hosts::serve(&options),
+        "names" => hosts::names_of(&options),
         "mdns" => hosts::mdns(&options),
         "mdns-ask" => hosts::mdns_ask(&options),
         "udp-send" => datagrams::send(&mut any_socket(&options)?, &options),

@@ -1,18 +1,15 @@
 //! `plimsoll run`: a command whose packets meet our stack, as an ordinary user.
 
-use std::process::Command;
-use std::time::Duration;
+pub(crate) mod calls;
+pub(crate) mod programs;
+mod world;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::harness::files::Scratch;
-use crate::harness::process::{Ended, Process};
+use crate::harness::process::Process;
 use crate::harness::runner::Case;
-use crate::harness::unprivileged;
-use crate::harness::veth::{FAR, NEAR, Veth};
-use crate::harness::world::plimsoll_program;
-
-const LATER: Duration = Duration::from_secs(40);
+use crate::harness::veth::{FAR, NEAR};
+use world::{LATER, World};
 
 pub(crate) const CASES: &[Case] = &[
     Case::light("run::ends_as_the_command_does", statuses),
@@ -25,45 +22,6 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::children_keep_the_network", children),
     Case::light("run::the_command_has_no_right_over_us", rights),
 ];
-
-/// A host with another one beyond it, and the program as an ordinary user of the first.
-struct World {
-    hosts: Veth,
-    scratch: Scratch,
-}
-
-impl World {
-    fn new() -> Result<World> {
-        let world = World { hosts: Veth::new()?, scratch: Scratch::new()? };
-        for (name, program) in
-            [("plimsoll", plimsoll_program()?), ("tests", std::env::current_exe()?)]
-        {
-            let copy = world.scratch.file(name);
-            std::fs::copy(&program, &copy).with_context(|| program.display().to_string())?;
-        }
-        Ok(world)
-    }
-
-    /// `plimsoll run` with these words, as user 65534, where the TUN file may be opened by all.
-    fn run(&self, options: &[&str], command: &[&str]) -> Result<Command> {
-        let program = self.scratch.file("plimsoll");
-        let mut run = unprivileged::command(&self.hosts.near, self.scratch.path(), program);
-        run.arg("run").args(options).arg("--").args(command);
-        Ok(run)
-    }
-
-    /// Runs it to its end.
-    fn ended(&self, options: &[&str], command: &[&str]) -> Result<Ended> {
-        Process::spawn("plimsoll run", &mut self.run(options, command)?)?.wait(LATER)
-    }
-
-    /// Runs a Python script. Returns its output.
-    fn python(&self, script: &str) -> Result<String> {
-        let ended = self.ended(&["--verbose"], &["python3", "-c", script])?;
-        ensure!(ended.status.success(), "{}", ended.said);
-        Ok(ended.stdout)
-    }
-}
 
 fn statuses() -> Result<()> {
     let world = World::new()?;
