@@ -9,10 +9,10 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as HostStream};
 use std::os::fd::OwnedFd;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll::gate::{Accepting, Incoming, Reject};
-use plimsoll::{Connector, MAX_SLICES, Slice, State as ConnState, TcpStream, WriteFlags};
+use plimsoll::{Connector, MAX_SLICES, Slice, TcpStream, WriteFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
@@ -23,6 +23,8 @@ use crate::reactor::{Readiness, Token, Tools};
 
 /// Bytes that a turn moves in one direction, about, before others have theirs.
 const TURN_BYTES: usize = 512 * 1024;
+/// How long after its first SYN an attempt is dialled on without a second one.
+const SYN_PATIENCE: Duration = Duration::from_secs(4);
 /// Bytes that one call takes from the receive queue, at most.
 const PEEK_BYTES: usize = 512 * 1024;
 
@@ -32,11 +34,13 @@ pub(crate) struct Connection {
     host: HostStream,
     token: Token,
     ready: Readiness,
+    /// The server has reset the connection before the command was answered.
+    reset_early: bool,
 }
 
 enum State {
     /// The host's side is being dialled.
-    Dialling(Option<Incoming>),
+    Dialling(Option<Incoming>, Syns),
     /// The command's side is being answered.
     Accepting(Accepting),
     /// The command's side is being dialled, for a published port.
@@ -44,6 +48,29 @@ enum State {
     /// Queries for the gateway's name server.
     Names(NameStream),
     Open(Open),
+}
+
+/// The SYNs of an attempt.
+struct Syns {
+    count: u32,
+    first: Instant,
+    latest: Instant,
+}
+
+impl Syns {
+    fn new(count: u32) -> Syns {
+        let now = Instant::now();
+        Syns { count, first: now, latest: now }
+    }
+
+    /// Whether the command has given up: it sends no SYN where one was due. Linux sends the next one
+    /// a second later, and later ones at most as long after the latest as that is after the first.
+    fn have_ended(&mut self, count: u32) -> bool {
+        if self.count != count {
+            (self.count, self.latest) = (count, Instant::now());
+        }
+        self.latest.elapsed() > 2 * (self.latest - self.first) + SYN_PATIENCE
+    }
 }
 
 struct Open {
@@ -115,8 +142,10 @@ impl Connection {
         });
         match host {
             Ok(host) => {
-                let (state, ready) = (State::Dialling(Some(incoming)), Readiness::default());
-                Some(Connection { state, host, token, ready })
+                let syns = Syns::new(incoming.syns());
+                let state = State::Dialling(Some(incoming), syns);
+                let ready = Readiness::default();
+                Some(Connection { state, host, token, ready, reset_early: false })
             }
             Err(error) => {
                 refuse(incoming, &error);
@@ -139,7 +168,8 @@ impl Connection {
         host.set_nonblocking(true)?;
         tools.watch(&host, token)?;
         let guest = Connector::new(&tools.stack).local(SocketAddr::new(from, 0)).start(to)?;
-        Ok(Connection { state: State::Entering(guest), host, token, ready: Readiness::default() })
+        let (state, ready) = (State::Entering(guest), Readiness::default());
+        Ok(Connection { state, host, token, ready, reset_early: false })
     }
 
     /// Goes on as far as it can.
@@ -150,7 +180,7 @@ impl Connection {
         self.ready.failed |= news.failed;
         loop {
             let next = match &mut self.state {
-                State::Dialling(incoming) => {
+                State::Dialling(incoming, _) => {
                     let waker = tools.ready.waker(self.token.number());
                     if incoming.as_ref().is_none_or(|it| it.poll_cancelled(&waker).is_ready()) {
                         return Progress::Done;
@@ -161,6 +191,8 @@ impl Connection {
                     let Some(attempt) = incoming.take() else { return Progress::Done };
                     match sockopt::socket_error(&self.host) {
                         Ok(Ok(())) => {}
+                        // It was open: the command is to see that, and the reset.
+                        Ok(Err(Errno::CONNRESET)) => self.reset_early = true,
                         Ok(Err(error)) | Err(error) => {
                             refuse(attempt, &error.into());
                             return Progress::Done;
@@ -217,17 +249,21 @@ impl Connection {
     pub(crate) fn goes_out(&self) -> bool {
         match &self.state {
             State::Open(open) => open.up,
-            State::Names(_) => false,
-            State::Dialling(_) | State::Accepting(_) | State::Entering(_) => true,
+            State::Accepting(_) => true,
+            State::Dialling(..) | State::Entering(_) | State::Names(_) => false,
         }
     }
 
-    /// Whether the command's side has ended without a wake-up: nothing was waited for there, or
-    /// only what the host's side has to do first.
-    pub(crate) fn is_dead(&self) -> bool {
-        let State::Open(Open { guest, pending, .. }) = &self.state else { return false };
-        let is_closed = guest.info().state == ConnState::Closed;
-        is_closed && guest.readable_bytes() == 0 && pending.is_none()
+    pub(crate) fn is_dialling(&self) -> bool {
+        matches!(&self.state, State::Dialling(..))
+    }
+
+    /// Whether the command waits no longer for the dial. Its side says nothing then.
+    pub(crate) fn is_abandoned(&mut self) -> bool {
+        match &mut self.state {
+            State::Dialling(Some(incoming), syns) => syns.have_ended(incoming.syns()),
+            _ => false,
+        }
     }
 
     /// Whether the command has all that came before the host's side failed.
@@ -267,7 +303,15 @@ impl Connection {
         let State::Open(open) = &mut self.state else { return Progress::Done };
         match (up, down) {
             (Ok(_), Ok(_)) if !open.up && !open.down => Progress::Done,
-            (Ok(false), Ok(false)) => Progress::Sleep,
+            (Ok(false), Ok(false)) => {
+                let waker = tools.ready.waker(self.token.number());
+                // Data that came before the end is still for the host.
+                if open.guest.poll_ended(&waker) && open.guest.readable_bytes() == 0 {
+                    self.reset_host();
+                    return Progress::Done;
+                }
+                Progress::Sleep
+            }
             (Ok(_), Ok(_)) => Progress::Again,
             (Err(Side::Guest), _) | (Ok(_), Err(Side::Guest)) => {
                 self.reset_host();
@@ -352,6 +396,7 @@ impl Connection {
                 return Ok(true);
             }
             match tools.read(&self.host) {
+                Ok((data, _)) if data.is_empty() && self.reset_early => return Err(Side::Host),
                 Ok((data, _)) if data.is_empty() => {
                     open.down = false;
                     open.guest.shutdown(Shutdown::Write).map_err(|_| Side::Guest)?;

@@ -204,6 +204,10 @@ impl Flow {
         Ok(Flow { guest, host, token, ready, talk: Talk::Asked, lookup: None })
     }
 
+    pub(crate) fn is_of_visitor(&self) -> bool {
+        matches!(&self.host, Host::Published(..))
+    }
+
     /// Whether a visitor's flow has had no datagram for long. The stack ends all others itself.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(&self.host, Host::Published(_, _, used) if used.elapsed() >= VISIT)
@@ -318,8 +322,14 @@ impl Flow {
                 Err(error) => {
                     pass_some(guest, &buf[..end], stride);
                     end = 0;
-                    if error.kind() != ErrorKind::WouldBlock {
-                        return self.refuse(error.kind());
+                    // An error of IPv4 that Linux reports later than the call is a final one, and of
+                    // unreachable hosts only "prohibited" is.
+                    match error.kind() {
+                        ErrorKind::WouldBlock => {}
+                        ErrorKind::HostUnreachable => {
+                            return self.refuse(ErrorKind::PermissionDenied);
+                        }
+                        kind => return self.refuse(kind),
                     }
                     self.ready.readable = false;
                     continue;

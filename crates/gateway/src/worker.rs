@@ -30,8 +30,8 @@ const LINGER: Duration = Duration::from_secs(30);
 const LATEST_RESET: Duration = Duration::from_secs(5);
 /// How often a loop looks whether one of these is due.
 const POLL: Duration = Duration::from_millis(20);
-/// How often connections are looked at that have ended without a wake-up.
-pub(crate) const SWEEP: Duration = Duration::from_secs(10);
+/// How often a loop looks for what has ended without a wake-up.
+pub(crate) const SWEEP: Duration = Duration::from_secs(2);
 /// Datagrams that one socket has passed on before others have their turn.
 pub(crate) const TURN_DATAGRAMS: usize = 256;
 /// Bytes of the longest datagram; a buffer has room for one behind others.
@@ -132,6 +132,8 @@ pub(crate) struct Worker {
     /// Tokens that can go on without news.
     pub(crate) again: Vec<(Token, Readiness)>,
     swept: Instant,
+    /// The next sweep may find something.
+    has_sweep: bool,
     /// The end of the time in which data goes out.
     until: Option<Instant>,
 }
@@ -162,6 +164,7 @@ pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy, fronts: Fronts) -> Res
         broken: Vec::new(),
         again: Vec::new(),
         swept: Instant::now(),
+        has_sweep: false,
         until: None,
     };
     Ok(loops.into_iter().enumerate().map(worker).collect())
@@ -187,7 +190,7 @@ impl Worker {
         round.ready.append(&mut self.again);
         let soon = self.until.is_some() || !self.broken.is_empty();
         let longest = if soon { POLL } else { SWEEP };
-        let longest = (soon || !self.connections.all.is_empty()).then_some(longest);
+        let longest = (soon || self.has_sweep).then_some(longest);
         let again = !round.ready.is_empty();
         let fronts = &self.shared.fronts;
         self.reactor.turn((&mut self.tools, fronts), (again, longest), round)?;
@@ -212,20 +215,16 @@ impl Worker {
         true
     }
 
-    /// Drops connections that have ended without a wake-up.
+    /// Drops attempts that the command has given up, and flows that are idle.
     fn sweep(&mut self) {
         if self.swept.elapsed() < SWEEP {
             return;
         }
         self.swept = Instant::now();
-        self.connections.all.retain(|_, connection| {
-            let is_dead = connection.is_dead();
-            if is_dead {
-                connection.reset_host();
-            }
-            !is_dead
-        });
+        self.connections.all.retain(|_, connection| !connection.is_abandoned());
         self.flows.all.retain(|_, flow| !flow.is_idle());
+        self.has_sweep = self.connections.all.values().any(Connection::is_dialling)
+            || self.flows.all.values().any(Flow::is_of_visitor);
     }
 
     /// Resets the command's side where the host's has failed, once it has what came before.
@@ -303,6 +302,7 @@ impl Worker {
         let token = Token::Tcp(id);
         if let Some(connection) = Connection::begin(incoming, to, token, &self.tools) {
             self.connections.all.insert(id, connection);
+            self.has_sweep = true;
             self.on(token, Readiness::default());
         }
     }
@@ -410,6 +410,7 @@ impl Worker {
         let id = self.flows.number();
         let flow = Flow::welcome((from, to), host, Token::Udp(id), &self.tools).ok()?;
         self.flows.all.insert(id, flow);
+        self.has_sweep = true;
         self.on(Token::Udp(id), Readiness::default());
         Some(id)
     }

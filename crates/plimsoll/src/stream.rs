@@ -500,6 +500,13 @@ impl TcpStream {
         self.socket().poll_writable(waker).is_ready()
     }
 
+    /// Whether the connection has ended: by a reset, an error, or since both sides have closed. If
+    /// not, `waker` is woken when to ask again, also after the peer's data and its end were read. It
+    /// takes the place of the waker of [`poll_readable`](Self::poll_readable).
+    pub fn poll_ended(&self, waker: &Waker) -> bool {
+        self.socket().poll_ended(waker).is_ready()
+    }
+
     /// Whether there was a connection and is none any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.socket().state() == State::Closed

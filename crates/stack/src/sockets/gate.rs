@@ -133,6 +133,8 @@ pub(crate) struct Attempt {
 struct AttemptState {
     /// None if its cookie has opened a connection, which the tables have.
     syn: Option<Segment>,
+    /// SYNs that have come.
+    syns: u32,
     end: Option<Cancelled>,
     wakers: WakerSet,
 }
@@ -158,6 +160,11 @@ impl Attempt {
     /// Runs `look` on the SYN, updated by its retransmissions, if it waits.
     pub(crate) fn syn<T>(&self, look: impl FnOnce(&Segment) -> T) -> Option<T> {
         lock(&self.state).syn.as_ref().map(look)
+    }
+
+    /// How many SYNs have come.
+    pub(crate) fn syns(&self) -> u32 {
+        lock(&self.state).syns
     }
 
     /// Whether a connection waits rather than a SYN.
@@ -193,6 +200,7 @@ impl Attempt {
     /// The peer has sent its SYN again.
     fn repeat(&self, syn: &Segment) {
         let mut state = lock(&self.state);
+        state.syns = state.syns.saturating_add(1);
         let Some(first) = &mut state.syn else { return };
         if let Some(times) = syn.repr.options.timestamps {
             first.repr.options.timestamps = Some(times);
@@ -345,7 +353,7 @@ impl Gate {
         }
         let headers = syn.and_then(|(_, headers)| headers).map(Box::from);
         let syn = syn.map(|(syn, _)| syn.clone());
-        let state = AttemptState { syn, end: None, wakers: WakerSet::default() };
+        let state = AttemptState { syn, syns: 1, end: None, wakers: WakerSet::default() };
         let (serial, until) = (self.next_serial, now + self.config.wait);
         let state = Mutex::new(state);
         let key = *key;

@@ -528,6 +528,18 @@ impl TcpSocket {
         self.stack.end_blocked_read(now, &self.endpoint, key);
     }
 
+    /// Whether the connection has ended: by a reset, an error, or since both sides have closed. If
+    /// not, `waker` fires when that may have changed. It takes the place of the reader's waker.
+    pub fn poll_ended(&self, waker: &Waker) -> Poll<()> {
+        let mut waker = Some(waker.clone());
+        let (ready, left) = self.look(|inner| {
+            let ready = inner.conn.state() == State::Closed || self.stack.error().is_some();
+            (ready, inner.wakers.answer(ready, Interest::Read, None, &mut waker))
+        });
+        self.stack.discard(left);
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     /// Whether a read would not block.
     pub fn is_readable(&self) -> bool {
         self.look(|inner| inner.is_readable())

@@ -330,6 +330,7 @@ fn ping() -> Result<()> {
 /// A ping to the outside is answered by the far host only.
 fn ping_outside() -> Result<()> {
     let world = World::new()?;
+    world.hosts.near.sysctl("net/ipv4/ping_group_range", "0 2147483647")?;
     let ended = world.inside(&["ping", "-n", "-c", "3", "-i", "0.2", "-W", "5", FAR])?;
     ensure!(ended.stdout.contains(&format!("bytes from {FAR}")), "{}", ended.said);
     ensure!(ended.stdout.contains(" 0% packet loss"), "{}", ended.said);

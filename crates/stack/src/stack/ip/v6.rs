@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use plimsoll_wire::ipv6::{FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN, Ipv6Repr};
+use plimsoll_wire::ipv6::{FragmentHeader, HEADER_LEN, Ipv6Repr};
 use plimsoll_wire::{WireError, icmpv6, ipv6, protocol};
 
 use crate::arrived::Arrived;
@@ -183,10 +183,10 @@ impl Stack {
         match outcome {
             Outcome::Kept => {}
             Outcome::Failed(count) => work.counters.add(IpCounter::Ip6ReasmFails, count as u64),
-            // A fragment header within a reassembled packet makes no sense.
+            // A fragment header within a reassembled packet makes no sense. The payload's length does
+            // not count the header of the fragments (RFC 8200, section 4.5).
             Outcome::Complete(payload, first)
-                if payload.len() + FRAGMENT_HEADER_LEN <= 65_535
-                    && first.protocol != protocol::IPV6_FRAGMENT =>
+                if payload.len() <= 65_535 && first.protocol != protocol::IPV6_FRAGMENT =>
             {
                 work.count(IpCounter::Ip6ReasmOks);
                 let whole = Ipv6Repr {
