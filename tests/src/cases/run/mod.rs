@@ -1,7 +1,9 @@
 //! `plimsoll run`: a command whose packets meet our stack, as an ordinary user.
 
+pub(crate) mod attacks;
 pub(crate) mod calls;
 pub(crate) mod programs;
+pub(crate) mod ways;
 mod world;
 
 use anyhow::{Context, Result, ensure};
