@@ -1,4 +1,5 @@
-//! `plimsoll nstat`, `sysctl`, `ss`, `qdisc` and `port`: ask a running process and print what it says.
+//! `plimsoll nstat`, `sysctl`, `ss`, `qdisc` and `port`: ask a running process and print what it
+//! says.
 
 use anyhow::bail;
 

@@ -17,9 +17,22 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// Folders and files that are read while the gateway serves: the name servers' list, which may be a
-/// link to a file below /run, the processes of control clients, and the terminal.
-const READ: [&str; 4] = ["/etc", "/run", "/proc", "/dev/tty"];
+/// The list of name servers, the table of names, the processes of control clients, and the
+/// terminal: the folders of the files, and the last one, are read while the gateway serves.
+const READ: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/proc/self", "/dev/tty"];
+
+/// The folder or device to be read for an entry of [`READ`].
+fn read_place(path: &str) -> PathBuf {
+    match path {
+        "/proc/self" => "/proc".into(),
+        "/dev/tty" => path.into(),
+        _ => {
+            // It may be a link. Another file may take its place later.
+            let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+            target.parent().unwrap_or(&target).to_owned()
+        }
+    }
+}
 
 /// System calls with any arguments.
 const CALLS: &[libc::c_long] = &[
@@ -133,7 +146,7 @@ pub(crate) fn files(control: &[PathBuf]) -> Result<String> {
         .create()
         .context("landlock")?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let reads = READ.iter().map(|path| (PathBuf::from(path), read));
+    let reads = READ.iter().map(|path| (read_place(path), read));
     let socket = AccessFs::MakeSock | AccessFs::RemoveFile;
     let sockets = control.iter().map(|path| (path.clone(), socket));
     for (path, access) in reads.chain(sockets) {
@@ -182,6 +195,6 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let mut rules: BTreeMap<_, _> = CALLS.iter().map(|&call| (call, Vec::new())).collect();
     let families = FAMILIES.map(|family| u64::from(family.unsigned_abs()));
     rules.insert(libc::SYS_socket, one_of(0, &families)?);
-    rules.insert(libc::SYS_ioctl, one_of(1, &IOCTLS.map(|request| request as u64))?);
+    rules.insert(libc::SYS_ioctl, one_of(1, &IOCTLS.map(u64::from))?);
     Ok(rules)
 }

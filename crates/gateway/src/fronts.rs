@@ -10,14 +10,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use plimsoll::gate::{GateConfig, GatedListener};
-use plimsoll::{Stack, UdpListener, UdpSocket};
+use plimsoll::{Stack, UdpFlowConfig, UdpListener, UdpSocket};
 
 use crate::worker::Task;
 
 /// How long an attempt waits for its dial: longer than Linux dials.
 const DIAL: Duration = Duration::from_secs(150);
-/// Attempts that are dialled at once, at most.
-const ATTEMPTS: usize = 16_384;
+/// Attempts that are dialled at once, and flows of datagrams, at most. With fewer descriptors it is
+/// a quarter of those: a flow has up to two, and a flood of flows must leave some for connections.
+const MAX_ATTEMPTS: usize = 16_384;
 /// Ports of the command whose loop is remembered, for datagrams.
 const MAX_HOMES: usize = 65_536;
 /// How long it is remembered after the latest new flow, if there are many.
@@ -31,11 +32,14 @@ pub(crate) struct Fronts {
 }
 
 impl Fronts {
-    pub(crate) fn new(stack: &Stack) -> std::io::Result<Fronts> {
+    /// The fronts of a stack, in a process that may have so many descriptors.
+    pub(crate) fn new(stack: &Stack, descriptors: usize) -> std::io::Result<Fronts> {
+        let most = (descriptors / 4).clamp(64, MAX_ATTEMPTS);
         // All attempts are of one guest. A dial ends by the host's own timeout.
-        let gate = GateConfig::default().waiting(ATTEMPTS).per_source(ATTEMPTS).wait(DIAL);
+        let gate = GateConfig::default().waiting(most).per_source(most).wait(DIAL);
         let gate = GatedListener::bind_any(stack, gate)?;
-        let datagrams = UdpListener::bind_any(stack)?;
+        let flows = UdpFlowConfig::default().max_flows(most);
+        let datagrams = UdpListener::bind_any_with(stack, 0, flows)?;
         Ok(Fronts { gate, datagrams, homes: Mutex::default() })
     }
 
@@ -69,14 +73,17 @@ impl Homes {
     fn of(&mut self, flow: &UdpSocket) -> usize {
         let Ok(guest) = flow.peer_addr() else { return flow.queue() };
         let now = Instant::now();
+        if let Some((home, used)) = self.0.get_mut(&guest) {
+            *used = now;
+            return *home;
+        }
         if self.0.len() >= MAX_HOMES {
             self.0.retain(|_, (_, used)| now.duration_since(*used) < HOME);
         }
         if self.0.len() >= MAX_HOMES {
             return flow.queue();
         }
-        let (home, used) = self.0.entry(guest).or_insert_with(|| (flow.queue(), now));
-        *used = now;
-        *home
+        self.0.insert(guest, (flow.queue(), now));
+        flow.queue()
     }
 }

@@ -1,5 +1,5 @@
-//! The gateway's first loop: in addition to what every loop does, it accepts from the host's published
-//! ports, passes pings on, and follows the command to its end.
+//! The gateway's first loop: in addition to what every loop does, it accepts from the host's
+//! published ports, passes pings on, and follows the command to its end.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket as HostSocket};
@@ -44,6 +44,8 @@ pub(crate) struct Gateway {
     /// It has.
     ended: Arc<AtomicBool>,
     next_visitor: usize,
+    /// Ports whose visitors could not be accepted.
+    waiting_ports: Vec<usize>,
     swept: Instant,
 }
 
@@ -57,7 +59,7 @@ fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
 impl Gateway {
     pub(crate) fn new(
         (mtu, queues): (u16, Vec<OwnedFd>),
-        policy: Policy,
+        (policy, descriptors): (Policy, usize),
         pcap: Option<&PathBuf>,
         (end, ended): (Arc<End>, Arc<AtomicBool>),
         ports: Ports,
@@ -76,7 +78,7 @@ impl Gateway {
             builder = builder.pcap(path);
         }
         let stack = builder.build_without_thread()?;
-        let fronts = Fronts::new(&stack)?;
+        let fronts = Fronts::new(&stack, descriptors)?;
         let pings = UnhandledConfig::default().protocols(false).icmp(false).echo_requests(true);
         let pings = Pings::new(UnhandledPackets::bind(&stack, pings)?);
         let queues = (0..count).map(|queue| stack.queue(queue)).collect::<Result<Vec<_>, _>>()?;
@@ -101,6 +103,7 @@ impl Gateway {
             status,
             ended,
             next_visitor,
+            waiting_ports: Vec::new(),
             swept,
         };
         Ok((gateway, control))
@@ -135,6 +138,8 @@ impl Gateway {
             if self.swept.elapsed() >= SWEEP {
                 self.swept = Instant::now();
                 self.pings.sweep();
+                let ports = self.waiting_ports.drain(..).map(Token::Port);
+                self.worker.again.extend(ports.map(|token| (token, Readiness::default())));
             }
         }
         for thread in self.running.drain(..) {
@@ -155,7 +160,8 @@ impl Gateway {
             Token::Port(id) => self.on_port(id),
             Token::Requests => {
                 for request in self.requests.try_iter() {
-                    self.ports.on_request(request, &self.worker.tools);
+                    let ended = self.ports.on_request(request, &self.worker.tools);
+                    ended.into_iter().for_each(|flow| self.worker.unmap(flow));
                 }
             }
             Token::Inbox => {
@@ -202,8 +208,17 @@ impl Gateway {
             let Some((port, socket)) = self.ports.get(id) else { return };
             match socket {
                 Socket::Tcp(listener) => {
-                    // If there is none, the visitor has gone, or descriptors are short.
-                    let Ok((host, peer)) = listener.accept() else { return };
+                    let (host, peer) = match listener.accept() {
+                        Ok(accepted) => accepted,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                        // Descriptors are short: epoll does not report again those who wait.
+                        Err(_) => {
+                            self.waiting_ports.push(id);
+                            self.worker.needs_sweep();
+                            return;
+                        }
+                    };
                     let (from, to) = ports::visitor(network, peer.ip(), port.guest);
                     // Visitors take turns between the queues, as the stack's own dials do.
                     self.next_visitor = (self.next_visitor + 1) % self.worker.shared.queues();

@@ -81,14 +81,27 @@ fn protect_proc() -> Result<()> {
 
 /// The command's standard input, which the gateway has sent.
 fn input(end: &End) -> Result<Stdio> {
-    match end.receive() {
-        Ok(Some((Message::Input, fds))) => match <[OwnedFd; 1]>::try_from(fds) {
-            Ok([fd]) => Ok(fd.into()),
-            // The gateway has none.
-            Err(_) => Ok(Stdio::null()),
-        },
-        other => Err(anyhow!("the gateway has sent no input: {other:?}")),
+    loop {
+        return match end.receive() {
+            Ok(Some((Message::Input, fds))) => match <[OwnedFd; 1]>::try_from(fds) {
+                Ok([fd]) => Ok(fd.into()),
+                // The gateway has none.
+                Err(_) => Ok(Stdio::null()),
+            },
+            // The command has not begun.
+            Ok(Some((Message::Signal(signal), _))) if ends(signal) => {
+                std::process::exit(i32::from(signal) + 128);
+            }
+            Ok(Some(_)) => continue,
+            other => Err(anyhow!("the gateway has sent no input: {other:?}")),
+        };
     }
+}
+
+/// Whether a signal is one by which a program is to end.
+fn ends(signal: u8) -> bool {
+    let signal = Signal::from_named_raw(signal.into());
+    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].map(Some).contains(&signal)
 }
 
 /// Passes signals on to the command. Once it has ended, one that would end it ends the others.
@@ -99,7 +112,7 @@ fn pass_signals(end: &End, pid: Pid, ended: &AtomicBool) {
         if !ended.load(Ordering::Acquire) {
             // It may be about to be reported.
             let _ = kill_process(pid, signal);
-        } else if [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(&signal) {
+        } else if ends(number) {
             // The kernel ends all processes with process 1.
             std::process::exit(0);
         }

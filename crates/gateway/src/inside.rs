@@ -151,8 +151,15 @@ fn replace_files(folder: &Path) -> Result<()> {
         mount_bind(folder.join(name), &target)
             .with_context(|| format!("cannot mount over {}", target.display()))?;
     }
+    for service in NAME_SERVICES.iter().filter(|service| Path::new(service).exists()) {
+        mount_bind("/dev/null", *service).with_context(|| format!("cannot cover {service}"))?;
+    }
     Ok(())
 }
+
+/// Sockets of the host's services for names, by which the C library asks before it reads
+/// `resolv.conf` (nss-resolve(8), nscd(8)).
+const NAME_SERVICES: [&str; 2] = ["/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket"];
 
 /// Mounts an empty file system over each folder.
 fn cover(folders: &[PathBuf]) -> Result<()> {

@@ -11,13 +11,15 @@
 //! reports how the command ended.
 //!
 //! The gateway's stack takes packets to any address. A connection waits at the SYN gate until the
-//! dial on the host's side has succeeded or failed, so the command gets the host's error
-//! ([`tcp`]). A datagram to a new destination is a flow with a socket of the host ([`udp`]), and echo
-//! requests have a ping socket ([`ping`]). Published [`ports`] lead the other way. Queries to the gateway's name server go to the host's ([`names`]). [`policy`] judges every address
-//! immediately before it is dialled.
+//! dial on the host's side has succeeded or failed, so the command gets the host's error ([`tcp`]).
+//! A datagram to a new destination is a flow with a socket of the host ([`udp`]), and echo requests
+//! have a ping socket ([`ping`]). Published [`ports`] lead the other way. Queries to the gateway's
+//! name server go to the host's ([`names`]). [`policy`] judges every address immediately before it
+//! is dialled.
 //!
 //! A loop ([`worker`], on a [`reactor`]) serves a queue of the stack and its sockets of the host;
-//! there are several where there are processors for them. The first one ([`gateway`]) does more than the others.
+//! there are several where there are processors for them. The first one ([`gateway`]) does more
+//! than the others.
 //!
 //! Once it is set up, the gateway confines itself ([`confine`]).
 //!

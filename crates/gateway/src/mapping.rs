@@ -39,7 +39,12 @@ pub(crate) fn connect(to: SocketAddr) -> io::Result<HostSocket> {
 fn open(is_v4: bool) -> io::Result<OwnedFd> {
     let family = if is_v4 { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?)
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+    if !is_v4 {
+        // The same port of IPv4 is another flow's.
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(socket)
 }
 
 impl Mapping {
@@ -49,9 +54,11 @@ impl Mapping {
     /// If the host has no socket or no port left.
     pub(crate) fn new(guest: SocketAddr) -> io::Result<Mapping> {
         let ip = unspecified(guest.is_ipv4());
+        let any = open(guest.is_ipv4())?;
         // No other socket has the port now; then flows join it, which only this user's could.
-        let any = HostSocket::bind((ip, guest.port())).or_else(|_| HostSocket::bind((ip, 0)))?;
-        any.set_nonblocking(true)?;
+        let bind = |port| rustix::net::bind(&any, &SocketAddr::new(ip, port));
+        bind(guest.port()).or_else(|_| bind(0))?;
+        let any = HostSocket::from(any);
         sockopt::set_socket_reuseport(&any, true)?;
         let port = any.local_addr()?.port();
         Ok(Mapping { guest, port, any, flows: Vec::new() })

@@ -19,9 +19,10 @@ use crate::udp::{loses, unreachable};
 use crate::worker::Numbered;
 
 /// Sockets for echo requests. One more replaces the one that was used least recently.
-const MAX_SOCKETS: usize = 256;
-/// Requests of one socket that wait for their answer. One more replaces the oldest.
-const MAX_WAITING: usize = 256;
+const MAX_SOCKETS: usize = 64;
+/// Requests of one socket that wait for their answer, and their bytes. More replace the oldest.
+const MAX_WAITING: usize = 64;
+const MAX_HELD: usize = 65_536 + 4096;
 /// How long a socket without any request stays.
 const IDLE: Duration = Duration::from_secs(60);
 /// Bytes of an ICMP header of an echo.
@@ -125,10 +126,12 @@ impl Pings {
         match run.socket.send(message) {
             Err(error) if !loses(&error) => self.fail(&packet, &error),
             _ => {
-                if run.waiting.len() >= MAX_WAITING {
+                run.waiting.push_back((seq, packet));
+                while run.waiting.len() > MAX_WAITING
+                    || run.waiting.iter().map(|(_, it)| it.packet().len()).sum::<usize>() > MAX_HELD
+                {
                     run.waiting.pop_front();
                 }
-                run.waiting.push_back((seq, packet));
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::names::{self, Names, files};
 use crate::network::Network;
 use crate::routing::Routes;
 
-/// What a command may reach.
+/// The destinations that a command may reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// The command's network.
@@ -52,12 +52,14 @@ impl fmt::Display for Closed {
     }
 }
 
-/// Metadata services that are not at 169.254.169.254: of Alibaba, Azure, Oracle and Amazon.
-const METADATA: [IpAddr; 4] = [
+/// Metadata services that are not at 169.254.169.254: of Alibaba, Azure, Oracle, Amazon and Google.
+const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
 ];
 
 /// Why `ip` is closed by what it is; `None` if the routing decides.
@@ -118,11 +120,8 @@ impl Policy {
         ip: IpAddr,
         (names, routes): (&Names, &mut Routes),
     ) -> Result<(), Unreachable> {
-        let (why, how) = match closed(ip, routes) {
+        let (why, how) = match closed(ip, self.allow_link_local, routes) {
             Ok(None) => return Ok(()),
-            Ok(Some(Closed::LinkLocal | Closed::Metadata)) if self.allow_link_local => {
-                return Ok(());
-            }
             Ok(Some(why @ Closed::NoHost)) => (why.to_string(), Unreachable::Network),
             Ok(Some(why)) => (why.to_string(), Unreachable::Prohibited),
             Err(error) => (format!("{error:#}"), Unreachable::Prohibited),
@@ -141,14 +140,21 @@ impl Policy {
 ///
 /// # Errors
 /// If the host's routing cannot be read: then the address stays closed.
-fn closed(ip: IpAddr, routes: &mut Routes) -> anyhow::Result<Option<Closed>> {
+fn closed(
+    ip: IpAddr,
+    allow_link_local: bool,
+    routes: &mut Routes,
+) -> anyhow::Result<Option<Closed>> {
     let inner = match ip {
         IpAddr::V6(ip) => embedded(ip).map(IpAddr::V4),
         IpAddr::V4(_) => None,
     };
     for ip in [Some(ip), inner].into_iter().flatten() {
-        if let Some(closed) = by_kind(ip) {
-            return Ok(Some(closed));
+        match by_kind(ip) {
+            // One of them may still be the host's own.
+            Some(Closed::LinkLocal | Closed::Metadata) if allow_link_local => {}
+            Some(closed) => return Ok(Some(closed)),
+            None => {}
         }
         if routes.is_local(ip)? {
             return Ok(Some(Closed::Host));
@@ -184,7 +190,7 @@ mod tests {
             ("ff02::1", Some(Closed::NoHost)),
         ];
         for (text, expected) in cases {
-            let found = closed(text.parse().unwrap(), &mut Routes::default()).unwrap();
+            let found = closed(text.parse().unwrap(), false, &mut Routes::default()).unwrap();
             assert_eq!(found, expected, "{text}");
         }
         for open in ["192.0.2.1", "198.51.100.7", "10.0.0.1", "2001:db8::1"] {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::task::Waker;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::network::Network;
 use crate::reactor::{Token, Tools};
@@ -140,7 +140,7 @@ impl PortControl {
         self.request(Change::Add(port))
     }
 
-    /// Ends a published port. Connections through it stay.
+    /// Ends a published port. Connections through it stay, and flows of datagrams end.
     ///
     /// # Errors
     /// If it is not published.
@@ -192,11 +192,12 @@ impl Ports {
         self.open.all.get(&id)
     }
 
-    /// Carries out a request and answers it.
-    pub(crate) fn on_request(&mut self, request: Request, tools: &Tools) {
+    /// Carries out a request and answers it. Returns the flows that end by it.
+    pub(crate) fn on_request(&mut self, request: Request, tools: &Tools) -> Vec<usize> {
+        let mut ended = Vec::new();
         let changed = match request.change {
             Change::Add(port) => self.add(port, tools),
-            Change::Remove(port) => self.remove(port),
+            Change::Remove(port) => self.remove(port).map(|flows| ended = flows),
             Change::List => Ok(()),
         };
         let answer = changed.map_err(|error| format!("{error:#}")).map(|()| {
@@ -206,6 +207,7 @@ impl Ports {
         });
         // The requester may be gone.
         let _ = request.answer.send(answer);
+        ended
     }
 
     fn add(&mut self, port: Port, tools: &Tools) -> Result<()> {
@@ -216,12 +218,12 @@ impl Ports {
         Ok(())
     }
 
-    fn remove(&mut self, port: Port) -> Result<()> {
+    fn remove(&mut self, port: Port) -> Result<Vec<usize>> {
         let found = self.open.all.iter().find(|(_, (open, _))| *open == port);
         let Some((&id, _)) = found else { bail!("{port} is not published") };
-        self.visitors.retain(|&(port, _), _| port != id);
-        ensure!(self.open.all.remove(&id).is_some(), "{port} is not published");
-        Ok(())
+        self.open.all.remove(&id);
+        let ended = self.visitors.extract_if(|&(port, _), _| port == id);
+        Ok(ended.map(|(_, flow)| flow).collect())
     }
 }
 

@@ -1,5 +1,5 @@
-//! The core of a loop: it polls a queue of the stack, and sleeps until a descriptor of the stack or of the host's side
-//! is ready.
+//! The core of a loop: it polls a queue of the stack, and sleeps until a descriptor of the stack or
+//! of the host's side is ready.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -194,13 +194,14 @@ impl Reactor {
     }
 
     /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, but no
-    /// longer than `longest`, unless `again` says that something can go on.
+    /// longer than `longest`, unless `again` says that something can go on. Returns whether there
+    /// was work before a sleep.
     pub(crate) fn turn(
         &mut self,
         (tools, fronts): (&mut Tools, &Fronts),
         (again, longest): (bool, Option<Duration>),
         round: &mut Round,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let mut worked = self.queue.poll().worked || again;
         fronts.take(&mut round.tasks)?;
         worked |= !round.tasks.is_empty();
@@ -210,14 +211,14 @@ impl Reactor {
         worked |= !round.ready.is_empty();
         if worked {
             self.idle.on_work();
-            return self.look(tools, round);
+            return self.look(tools, round).map(|()| true);
         }
         if self.idle.poll_again() {
-            return self.look(tools, round);
+            return self.look(tools, round).map(|()| !round.ready.is_empty());
         }
         tools.free_chunk();
         let prepared = self.queue.prepare_wait(|| !tools.ready.is_empty());
-        let Some(wait) = prepared.map_err(io::Error::other)? else { return Ok(()) };
+        let Some(wait) = prepared.map_err(io::Error::other)? else { return Ok(true) };
         let watches: Vec<Watch> = wait.watches().collect();
         if watches != self.watches {
             for gone in &self.watches {
@@ -237,7 +238,8 @@ impl Reactor {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
-        round.wait(&tools.epoll, timeout.as_ref())
+        round.wait(&tools.epoll, timeout.as_ref())?;
+        Ok(!round.ready.is_empty())
     }
 
     /// Takes what is ready now.

@@ -81,7 +81,7 @@ pub fn run(
     // No other process of the same user may look into this one.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("prctl")?;
-    raise_limit();
+    let descriptors = raise_limit();
     let queues = match end.receive() {
         Ok(Some((Message::Queues, queues))) => queues,
         // It has said why.
@@ -96,7 +96,8 @@ pub fn run(
     let pcap = config.pcap.as_ref();
     let inner = (end.clone(), ended.clone());
     let queues = (config.mtu, queues);
-    let (mut gateway, ports) = Gateway::new(queues, config.policy, pcap, inner, ports)?;
+    let (mut gateway, ports) =
+        Gateway::new(queues, (config.policy, descriptors), pcap, inner, ports)?;
     let limits = confine::files(&config.covered)?;
     pass_signals(&end, &ended)?;
     let _kept = on_start(&Running { stack: gateway.stack(), ports })?;
@@ -159,11 +160,13 @@ fn send_input(end: &End) -> Result<()> {
     end.send(Message::Input, &fds)
 }
 
-/// As many descriptors as may be: each connection has one of the host's.
-fn raise_limit() {
+/// As many descriptors as may be: each connection has one of the host's. Returns how many.
+fn raise_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // With the lower limit fewer connections are served.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// Whether this process is in the foreground of a terminal, whose signals the command gets as well.

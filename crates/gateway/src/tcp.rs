@@ -63,8 +63,9 @@ impl Syns {
         Syns { count, first: now, latest: now }
     }
 
-    /// Whether the command has given up: it sends no SYN where one was due. Linux sends the next one
-    /// a second later, and later ones at most as long after the latest as that is after the first.
+    /// Whether the command has given up: it sends no SYN where one was due. Linux sends the next
+    /// one a second later, and later ones at most as long after the latest as that is after the
+    /// first.
     fn have_ended(&mut self, count: u32) -> bool {
         if self.count != count {
             (self.count, self.latest) = (count, Instant::now());
@@ -130,12 +131,15 @@ pub(crate) fn refuse(incoming: Incoming, error: &io::Error) {
 
 impl Connection {
     /// Dials for an attempt. If that fails at once, the attempt is answered.
+    ///
+    /// # Errors
+    /// The error of the dial.
     pub(crate) fn begin(
         incoming: Incoming,
         to: SocketAddr,
         token: Token,
         tools: &Tools,
-    ) -> Option<Connection> {
+    ) -> io::Result<Connection> {
         let host = dial(to).and_then(|host| {
             tools.watch(&host, token)?;
             Ok(host)
@@ -145,11 +149,11 @@ impl Connection {
                 let syns = Syns::new(incoming.syns());
                 let state = State::Dialling(Some(incoming), syns);
                 let ready = Readiness::default();
-                Some(Connection { state, host, token, ready, reset_early: false })
+                Ok(Connection { state, host, token, ready, reset_early: false })
             }
             Err(error) => {
                 refuse(incoming, &error);
-                None
+                Err(error)
             }
         }
     }
@@ -249,8 +253,8 @@ impl Connection {
     pub(crate) fn goes_out(&self) -> bool {
         match &self.state {
             State::Open(open) => open.up,
-            State::Accepting(_) => true,
-            State::Dialling(..) | State::Entering(_) | State::Names(_) => false,
+            // Data after the handshake would have come with it.
+            _ => false,
         }
     }
 
@@ -268,8 +272,8 @@ impl Connection {
 
     /// Whether the command has all that came before the host's side failed.
     pub(crate) fn is_delivered(&self) -> bool {
-        let State::Open(Open { guest, pending, .. }) = &self.state else { return true };
-        guest.unacknowledged_bytes() == 0 && pending.is_none()
+        let State::Open(Open { guest, pending, down, .. }) = &self.state else { return true };
+        !down && guest.unacknowledged_bytes() == 0 && pending.is_none()
     }
 
     /// Dropping it then resets the command's side.
@@ -281,9 +285,16 @@ impl Connection {
 
     fn carry(&mut self, tools: &mut Tools) -> Progress {
         if let State::Open(Open { broken: true, .. }) = &self.state {
-            return match self.carry_down(tools) {
-                Ok(_) => Progress::Broken,
-                Err(_) => Progress::Done,
+            let turn = self.carry_down(tools);
+            let State::Open(open) = &mut self.state else { return Progress::Done };
+            return match turn {
+                Ok(true) => Progress::Again,
+                Ok(false) => Progress::Broken,
+                Err(Side::Host) => {
+                    open.down = false;
+                    Progress::Broken
+                }
+                Err(Side::Guest) => Progress::Done,
             };
         }
         let mut up = self.carry_up(tools);
@@ -317,9 +328,14 @@ impl Connection {
                 self.reset_host();
                 Progress::Done
             }
-            (Err(Side::Host), _) | (Ok(_), Err(Side::Host)) => {
+            (Ok(_), Err(Side::Host)) | (Err(Side::Host), Err(Side::Host)) => {
                 (open.up, open.down, open.broken) = (false, false, true);
                 Progress::Broken
+            }
+            // The host's side takes no more, and what it has sent is still read.
+            (Err(Side::Host), down) => {
+                (open.up, open.broken) = (false, true);
+                if down == Ok(true) { Progress::Again } else { Progress::Broken }
             }
         }
     }
@@ -396,7 +412,9 @@ impl Connection {
                 return Ok(true);
             }
             match tools.read(&self.host) {
-                Ok((data, _)) if data.is_empty() && self.reset_early => return Err(Side::Host),
+                Ok((data, _)) if data.is_empty() && (self.reset_early || open.broken) => {
+                    return Err(Side::Host);
+                }
                 Ok((data, _)) if data.is_empty() => {
                     open.down = false;
                     open.guest.shutdown(Shutdown::Write).map_err(|_| Side::Guest)?;

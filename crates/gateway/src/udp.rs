@@ -1,7 +1,8 @@
-//! Datagrams: each new pair of addresses is a flow with a socket of the host, which is connected, so
-//! that the host's errors come back. All flows of one port of the command leave from one port of
+//! Datagrams: each new pair of addresses is a flow with a socket of the host, which is connected,
+//! so that the host's errors come back. All flows of one port of the command leave from one port of
 //! the host ([`mapping`](crate::mapping)).
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{SocketAddr, UdpSocket as HostSocket};
 use std::os::fd::AsRawFd as _;
@@ -15,6 +16,7 @@ use plimsoll::gate::Unreachable;
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
+use crate::mapping;
 use crate::names::{Treatment, files};
 use crate::reactor::{Readiness, Token, Tools};
 use crate::tcp::Progress;
@@ -27,6 +29,8 @@ const MAX_TRAIN: usize = 64;
 const TRAIN_BYTES: usize = 60_000;
 /// How long a flow on which both sides have sent more than once stays without a datagram.
 const CONVERSATION: Duration = Duration::from_secs(300);
+/// Queries of one flow that are kept until their answer comes.
+const MAX_QUERIES: usize = 8;
 /// How long a visitor's flow stays without a datagram.
 const VISIT: Duration = Duration::from_secs(120);
 
@@ -61,10 +65,12 @@ enum Talk {
 /// The state of a flow of queries.
 #[derive(Default)]
 struct Lookup {
-    /// The identifier of the latest query that has no answer.
-    waiting: Option<[u8; 2]>,
-    /// How often a query came again: then another name server is to answer it.
-    repeated: usize,
+    /// Queries that have no answer, at most [`MAX_QUERIES`].
+    waiting: VecDeque<Vec<u8>>,
+    /// The name server, counted from the host's first one.
+    server: usize,
+    /// Servers that have failed one after the other.
+    failed: usize,
 }
 
 /// The ICMP error for an error of the host's socket.
@@ -83,8 +89,8 @@ pub(crate) fn loses(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|error| of_one.contains(&error))
 }
 
-/// Sends datagrams of `stride` bytes each; the last may be shorter. Those that a full queue does not
-/// take are lost, as by any queue.
+/// Sends datagrams of `stride` bytes each; the last may be shorter. Those that a full queue does
+/// not take are lost, as by any queue.
 ///
 /// # Errors
 /// That of the host's socket, if it is not that of one datagram.
@@ -143,22 +149,23 @@ fn pass_all(guest: &UdpSocket, data: &[u8], stride: usize) {
 }
 
 impl Lookup {
-    /// Leads a query that comes again, since it had no answer, to the next of the host's servers.
-    fn choose_server(&mut self, host: &Host, query: &[u8]) {
-        let id = query.first_chunk().copied();
-        if self.waiting != id {
-            self.waiting = id;
-            return;
+    /// Keeps a query until its answer comes. Returns whether it waits already: it comes again,
+    /// since the server has not answered.
+    fn keep(&mut self, query: &[u8]) -> bool {
+        if self.waiting.iter().any(|known| known == query) {
+            return true;
         }
-        self.repeated += 1;
-        let Host::Own(socket) = host else { return };
-        let is_v4 = socket.local_addr().is_ok_and(|local| local.is_ipv4());
-        let mut servers = files::host_name_servers();
-        servers.retain(|server| server.is_ipv4() == is_v4);
-        if !servers.is_empty() {
-            // Without a route it stays with the server that it has.
-            let _ = socket.connect(servers[self.repeated % servers.len()]);
+        if self.waiting.len() >= MAX_QUERIES {
+            self.waiting.pop_front();
         }
+        self.waiting.push_back(query.to_vec());
+        false
+    }
+
+    /// An answer has come.
+    fn answered(&mut self, answer: &[u8]) {
+        self.failed = 0;
+        self.waiting.retain(|query| query.first_chunk::<2>() != answer.first_chunk());
     }
 }
 
@@ -259,14 +266,14 @@ impl Flow {
                 // It has been idle for long, or its sender has gone.
                 Err(_) => return Progress::Done,
             };
-            if self.talk == Talk::Answered {
+            if self.talk == Talk::Answered && self.lookup.is_none() {
                 self.talk = Talk::Both;
                 // It may have ended.
                 let _ = guest.set_idle_timeout(CONVERSATION);
             }
             match self.send(tools, &buf[..received.len], received.stride) {
                 // A full queue loses the datagram, as any queue does.
-                Err(error) if !loses(&error) => return self.refuse(error.kind()),
+                Err(error) if !loses(&error) => return self.fail(tools, error.kind()),
                 _ => {}
             }
         }
@@ -293,17 +300,56 @@ impl Flow {
 
     /// Answers a query or passes it on.
     fn look_up(&mut self, tools: &Tools, query: &[u8]) -> io::Result<()> {
-        match (tools.names.treat(query), &mut self.lookup, &self.host, &self.guest) {
-            (Treatment::Forward, Some(lookup), Host::Own(socket), _) => {
-                lookup.choose_server(&self.host, query);
-                socket.send(query).map(drop)
+        match (tools.names.treat(query), &mut self.lookup, &self.guest) {
+            (Treatment::Forward, Some(lookup), _) => {
+                let again = lookup.keep(query);
+                if again && self.change_server(tools) {
+                    return Ok(());
+                }
+                match &self.host {
+                    Host::Own(socket) => socket.send(query).map(drop),
+                    Host::Published(..) => Ok(()),
+                }
             }
-            (Treatment::Answer(answer), _, _, Some(guest)) => {
+            (Treatment::Answer(answer), _, Some(guest)) => {
                 pass_all(guest, &answer, answer.len());
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Leads the queries without an answer to the next of the host's name servers. Returns whether
+    /// there is one that has not failed.
+    fn change_server(&mut self, tools: &Tools) -> bool {
+        let (Some(lookup), servers) = (&mut self.lookup, files::host_name_servers()) else {
+            return false;
+        };
+        while lookup.failed + 1 < servers.len() {
+            lookup.failed += 1;
+            lookup.server = (lookup.server + 1) % servers.len();
+            let Ok(socket) = mapping::connect(servers[lookup.server]) else { continue };
+            if tools.watch(&socket, self.token).is_err() {
+                continue;
+            }
+            for query in &lookup.waiting {
+                // An error is met by a receive.
+                let _ = socket.send(query);
+            }
+            self.host = Host::Own(socket);
+            self.ready.readable = true;
+            return true;
+        }
+        lookup.failed = 0;
+        false
+    }
+
+    /// The host's side has an error: it is the command's, unless another name server is there.
+    fn fail(&mut self, tools: &Tools, kind: ErrorKind) -> Progress {
+        if self.lookup.is_some() && self.change_server(tools) {
+            return Progress::Again;
+        }
+        self.refuse(unreachable(kind))
     }
 
     fn carry_down(&mut self, tools: &Tools, buf: &mut [u8]) -> Progress {
@@ -318,18 +364,18 @@ impl Flow {
             let received = host.recv(&mut buf[end..]);
             let len = match received {
                 Ok(len) => len,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() != ErrorKind::WouldBlock && loses(&error) => continue,
                 Err(error) => {
                     pass_some(guest, &buf[..end], stride);
                     end = 0;
-                    // An error of IPv4 that Linux reports later than the call is a final one, and of
-                    // unreachable hosts only "prohibited" is.
+                    // An error of IPv4 that Linux reports later than the call is a final one, and
+                    // of unreachable hosts only "prohibited" is.
                     match error.kind() {
                         ErrorKind::WouldBlock => {}
                         ErrorKind::HostUnreachable => {
-                            return self.refuse(ErrorKind::PermissionDenied);
+                            return self.refuse(Unreachable::Prohibited);
                         }
-                        kind => return self.refuse(kind),
+                        kind => return self.fail(tools, kind),
                     }
                     self.ready.readable = false;
                     continue;
@@ -339,7 +385,7 @@ impl Flow {
                 self.talk = Talk::Answered;
             }
             if let Some(lookup) = &mut self.lookup {
-                lookup.waiting = None;
+                lookup.answered(&buf[end..end + len]);
                 tools.names.learn(&buf[end..end + len], Instant::now());
             }
             if end == 0 {
@@ -365,10 +411,21 @@ impl Flow {
         Progress::Again
     }
 
-    /// The host's error is the command's.
-    fn refuse(&mut self, kind: ErrorKind) -> Progress {
+    /// The destination of the command's datagrams, if it is to be judged.
+    pub(crate) fn destination(&self, tools: &Tools) -> Option<SocketAddr> {
+        match (&self.host, &self.guest) {
+            (Host::Own(_), Some(guest)) => {
+                guest.local_addr().ok().filter(|&to| !tools.names.serves(to))
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends it with an error for the command.
+    pub(crate) fn refuse(&mut self, how: Unreachable) -> Progress {
         if let Some(guest) = self.guest.take() {
-            let _ = guest.refuse(unreachable(kind));
+            // It may have ended.
+            let _ = guest.refuse(how);
         }
         Progress::Done
     }

@@ -4,9 +4,9 @@
 //! A loop that finds work of another queue hands it over.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream as HostStream, UdpSocket as HostSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use plimsoll::gate::{Incoming, Reject};
 use plimsoll::{QueueLoop, UdpSocket};
+use rustix::io::Errno;
 
 use crate::fronts::Fronts;
 use crate::mapping::{self, Mapping};
-use crate::names::Names;
+use crate::names::{Names, files};
 use crate::policy::Policy;
 use crate::reactor::{Reactor, Readiness, Round, Token, Tools};
 use crate::routing::Routes;
@@ -60,9 +61,26 @@ pub(crate) struct Shared {
     inboxes: Box<[Inbox]>,
     /// All processes inside have ended.
     over: AtomicBool,
+    /// That no descriptor is left was reported.
+    limit_reported: AtomicBool,
+    /// Loops whose connections still have data to send.
+    left: AtomicUsize,
 }
 
 impl Shared {
+    /// Reports, once, that no descriptor is left, if that is the error.
+    pub(crate) fn report_limit(&self, error: &io::Error) {
+        let is_limit = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
+        if is_limit && !self.limit_reported.swap(true, Ordering::Relaxed) {
+            // The terminal may have gone.
+            let _ = writeln!(
+                io::stderr(),
+                "plimsoll: all descriptors are in use, so new connections fail; 'ulimit -n' before \
+                 'run' raises their number"
+            );
+        }
+    }
+
     /// Hands work to the loop of a queue.
     pub(crate) fn hand(&self, queue: usize, task: Task) {
         let Some(inbox) = self.inboxes.get(queue) else { return };
@@ -136,6 +154,10 @@ pub(crate) struct Worker {
     has_sweep: bool,
     /// The end of the time in which data goes out.
     until: Option<Instant>,
+    /// The latest round has found nothing.
+    quiet: bool,
+    /// It was done once.
+    was_done: bool,
 }
 
 /// The loops of all queues.
@@ -148,7 +170,14 @@ pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy, fronts: Fronts) -> Res
         waker: tools.ready.waker(Token::Inbox.number()),
     };
     let inboxes = loops.iter().map(inbox).collect();
-    let shared = Arc::new(Shared { policy, fronts, inboxes, over: AtomicBool::new(false) });
+    let shared = Arc::new(Shared {
+        policy,
+        fronts,
+        inboxes,
+        over: AtomicBool::new(false),
+        limit_reported: AtomicBool::new(false),
+        left: AtomicUsize::new(loops.len()),
+    });
     let worker = |(queue, (reactor, tools))| Worker {
         queue,
         shared: shared.clone(),
@@ -166,6 +195,8 @@ pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy, fronts: Fronts) -> Res
         swept: Instant::now(),
         has_sweep: false,
         until: None,
+        quiet: false,
+        was_done: false,
     };
     Ok(loops.into_iter().enumerate().map(worker).collect())
 }
@@ -186,41 +217,59 @@ impl Worker {
     /// One round: finds the tokens that can go on; sleeps if there is none.
     pub(crate) fn turn(&mut self, round: &mut Round) -> Result<()> {
         self.reset_broken();
-        self.sweep();
         round.ready.append(&mut self.again);
         let soon = self.until.is_some() || !self.broken.is_empty();
         let longest = if soon { POLL } else { SWEEP };
         let longest = (soon || self.has_sweep).then_some(longest);
         let again = !round.ready.is_empty();
         let fronts = &self.shared.fronts;
-        self.reactor.turn((&mut self.tools, fronts), (again, longest), round)?;
+        let worked = self.reactor.turn((&mut self.tools, fronts), (again, longest), round)?;
+        self.quiet = !worked;
         for (queue, task) in round.tasks.drain(..) {
             self.give(queue, task);
         }
+        // After the poll, so that the SYNs that have come count.
+        self.sweep();
         Ok(())
     }
 
-    /// Whether all processes inside have ended and no data of theirs is left, or for too long.
+    /// Whether all processes inside have ended, and their data has gone out or had its time.
     pub(crate) fn is_done(&mut self) -> bool {
         if !self.shared.over.load(Ordering::Acquire) {
             return false;
         }
         let until = *self.until.get_or_insert_with(|| Instant::now() + LINGER);
         let mut left = self.connections.all.values().filter(|connection| connection.goes_out());
-        if Instant::now() < until {
-            return left.next().is_none();
+        if Instant::now() >= until {
+            // The host's side must not take a cut for the end of a stream.
+            left.for_each(Connection::reset_host);
+            return true;
         }
-        // The host's side must not take a cut for the end of a stream.
-        left.for_each(Connection::reset_host);
-        true
+        let is_done = left.next().is_none() && self.quiet;
+        if is_done && !self.was_done {
+            self.was_done = true;
+            self.shared.left.fetch_sub(1, Ordering::AcqRel);
+        }
+        // Packets of another loop's connections may come by this loop's queue.
+        is_done && self.shared.left.load(Ordering::Acquire) == 0
+    }
+
+    /// The next sweep is not to be left out.
+    pub(crate) fn needs_sweep(&mut self) {
+        self.has_sweep = true;
     }
 
     /// Drops attempts that the command has given up, and flows that are idle.
     fn sweep(&mut self) {
-        if self.swept.elapsed() < SWEEP {
+        let elapsed = self.swept.elapsed();
+        if elapsed < SWEEP {
             return;
         }
         self.swept = Instant::now();
+        // This process was stopped, or has slept: times say nothing.
+        if elapsed > 2 * SWEEP {
+            return;
+        }
         self.connections.all.retain(|_, connection| !connection.is_abandoned());
         self.flows.all.retain(|_, flow| !flow.is_idle());
         self.has_sweep = self.connections.all.values().any(Connection::is_dialling)
@@ -250,7 +299,14 @@ impl Worker {
             }
             Token::Udp(id) => {
                 let Some(flow) = self.flows.all.get_mut(&id) else { return };
-                flow.turn(news, &self.tools, &mut self.buf)
+                // Its destination may have become an address of the host since.
+                let to = flow.destination(&self.tools).map(|to| {
+                    self.shared.policy.destination(to, (&self.tools.names, &mut self.routes))
+                });
+                match to {
+                    Some(Err(how)) => flow.refuse(how),
+                    _ => flow.turn(news, &self.tools, &mut self.buf),
+                }
             }
             Token::Mapping(number) => return self.on_answers(number),
             Token::Inbox => {
@@ -300,10 +356,13 @@ impl Worker {
         };
         let id = self.connections.number();
         let token = Token::Tcp(id);
-        if let Some(connection) = Connection::begin(incoming, to, token, &self.tools) {
-            self.connections.all.insert(id, connection);
-            self.has_sweep = true;
-            self.on(token, Readiness::default());
+        match Connection::begin(incoming, to, token, &self.tools) {
+            Ok(connection) => {
+                self.connections.all.insert(id, connection);
+                self.has_sweep = true;
+                self.on(token, Readiness::default());
+            }
+            Err(error) => self.shared.report_limit(&error),
         }
     }
 
@@ -325,6 +384,7 @@ impl Worker {
                 Err(_) => return self.unmap(id),
             },
             Err(error) => {
+                self.shared.report_limit(&error);
                 let _ = guest.refuse(unreachable(error.kind()));
                 return;
             }
@@ -341,7 +401,9 @@ impl Worker {
     ) -> io::Result<HostSocket> {
         // Queries have one answer, and need no port that stays.
         if guest.local_addr().is_ok_and(|local| self.tools.names.serves(local)) {
-            return mapping::connect(to);
+            let mut servers = files::host_name_servers().into_iter();
+            let connected = servers.find_map(|server| mapping::connect(server).ok());
+            return connected.map_or_else(|| mapping::connect(to), Ok);
         }
         let from = guest.peer_addr()?;
         // The two versions of IP have their own ports.
@@ -368,7 +430,7 @@ impl Worker {
     }
 
     /// A flow has ended.
-    fn unmap(&mut self, id: usize) {
+    pub(crate) fn unmap(&mut self, id: usize) {
         self.flows.all.remove(&id);
         let Some(number) = self.mapped.remove(&id) else { return };
         if self.mappings.all.get_mut(&number).is_some_and(|mapping| mapping.remove(id)) {

@@ -501,8 +501,8 @@ impl TcpStream {
     }
 
     /// Whether the connection has ended: by a reset, an error, or since both sides have closed. If
-    /// not, `waker` is woken when to ask again, also after the peer's data and its end were read. It
-    /// takes the place of the waker of [`poll_readable`](Self::poll_readable).
+    /// not, `waker` is woken when to ask again, also after the peer's data and its end were read.
+    /// It takes the place of the waker of [`poll_readable`](Self::poll_readable).
     pub fn poll_ended(&self, waker: &Waker) -> bool {
         self.socket().poll_ended(waker).is_ready()
     }

@@ -2,6 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use plimsoll_wire::{icmpv4, protocol};
+
+use crate::packet::Packet;
 use crate::zone;
 
 /// The IP header fields of an arrived packet that the protocols above use.
@@ -30,6 +33,20 @@ impl Arrived {
         match (self.src, self.dst) {
             (IpAddr::V6(src), IpAddr::V6(dst)) => Some((zone::bare_v6(src), zone::bare_v6(dst))),
             _ => None,
+        }
+    }
+
+    /// Whether `packet`, whose header this is, is an ICMP error, which no ICMP error answers (RFC
+    /// 1122, section 3.2.2; RFC 4443, section 2.4). A message of a type that is not known may be
+    /// one.
+    pub(crate) fn is_icmp_error(&self, packet: &Packet) -> bool {
+        let mut front = [0; 128];
+        let len = packet.copy_to(&mut front);
+        let kind = front[..len].get(self.transport_at).copied();
+        match self.protocol {
+            protocol::ICMP if self.src.is_ipv4() => !kind.is_some_and(icmpv4::is_query),
+            protocol::ICMPV6 => kind.is_none_or(|kind| kind < 128),
+            _ => false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The gateway's name server under arbitrary messages.
 //!
 //! Oracles: nothing panics; an answer has the query's identifier, reads as a response, and asks for
-//! no answer; a name is kept only for an address that the message holds as it stands.
+//! no answer; a name is kept only for an address that the message holds.
 
 use std::net::IpAddr;
 use std::time::Instant;

@@ -74,7 +74,7 @@ pub(crate) fn folders() -> Vec<PathBuf> {
         // If that fails, opening the socket says why.
         let _ = private_directory(first);
     }
-    all.into_iter().filter(|folder| folder.is_dir()).collect()
+    all.into_iter().filter(|folder| is_private(folder).is_ok_and(|private| private)).collect()
 }
 
 fn open_in(
@@ -106,15 +106,19 @@ fn open_in(
     })
 }
 
+/// Whether a path is a directory of this user that no other user may enter. A link is none.
+fn is_private(directory: &Path) -> io::Result<bool> {
+    let data = std::fs::symlink_metadata(directory)?;
+    Ok(data.is_dir() && data.uid() == getuid().as_raw() && data.mode() & 0o077 == 0)
+}
+
 /// Makes the directory, or checks that it is ours alone: `/tmp` is open to everybody.
 fn private_directory(directory: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let data = std::fs::symlink_metadata(directory)?;
-    let ours = data.is_dir() && data.uid() == getuid().as_raw() && data.mode() & 0o077 == 0;
-    if ours {
+    if is_private(directory)? {
         Ok(())
     } else {
         let message = format!(

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use crate::network::Network;
@@ -21,7 +21,7 @@ use crate::network::Network;
 pub(crate) const PORT: u16 = 53;
 /// The host's name inside.
 const HOST: &str = "host.plimsoll";
-/// The domain of which only the gateway knows the names.
+/// The domain whose names are all the gateway's.
 const DOMAIN: &str = "plimsoll";
 /// Seconds for which an answer of the gateway's own holds.
 const TTL: u32 = 60;
@@ -63,6 +63,19 @@ fn plain(name: &hickory_proto::rr::Name) -> String {
     text
 }
 
+/// The answer to a query that cannot be read, if it has a header (RFC 1035, section 4.1.1).
+fn refused(bytes: &[u8]) -> Treatment {
+    let Some(&[high, low, flags]) = bytes.get(..12).and_then(<[u8]>::first_chunk) else {
+        return Treatment::Drop;
+    };
+    if flags & 0x80 != 0 {
+        return Treatment::Drop;
+    }
+    let id = u16::from_be_bytes([high, low]);
+    let error = Message::error_msg(id, OpCode::Query, ResponseCode::FormErr);
+    error.to_vec().map_or(Treatment::Drop, Treatment::Answer)
+}
+
 impl Names {
     /// The name server of a network.
     pub fn new(network: Network) -> Names {
@@ -76,7 +89,7 @@ impl Names {
 
     /// The treatment of a query of the command.
     pub fn treat(&self, bytes: &[u8]) -> Treatment {
-        let Ok(query) = Message::from_vec(bytes) else { return Treatment::Drop };
+        let Ok(query) = Message::from_vec(bytes) else { return refused(bytes) };
         if query.metadata.message_type != MessageType::Query {
             return Treatment::Drop;
         }
@@ -92,7 +105,13 @@ impl Names {
             Ok(records) => answer.insert_answers(records),
             Err(code) => answer.metadata.response_code = code,
         }
-        answer.to_vec().map_or(Treatment::Drop, Treatment::Answer)
+        if query.edns.is_some() {
+            // RFC 6891, section 7.
+            answer.set_edns(Edns::new());
+        }
+        let Ok(bytes) = answer.to_vec() else { return Treatment::Drop };
+        self.learn(&bytes, Instant::now());
+        Treatment::Answer(bytes)
     }
 
     /// The records of a name that is the gateway's to answer, none if it has none of that type, or
@@ -106,8 +125,10 @@ impl Names {
             vec![self.network.gateway().into(), self.network.gateway_v6().into()]
         } else if name == DOMAIN || name.ends_with(&format!(".{DOMAIN}")) {
             return Some(Err(ResponseCode::NXDomain));
-        } else {
+        } else if [RecordType::A, RecordType::AAAA].contains(&question.query_type()) {
             files::addresses_in_hosts(&name)
+        } else {
+            return None;
         };
         if addresses.is_empty() {
             return None;
@@ -194,7 +215,9 @@ mod tests {
         assert_eq!(other.metadata.response_code, ResponseCode::NXDomain);
         let elsewhere = query("nothere.example.", RecordType::A);
         assert_eq!(names.treat(&elsewhere), Treatment::Forward);
-        assert_eq!(names.treat(&elsewhere[..20]), Treatment::Drop);
+        let cut = answer(names.treat(&elsewhere[..20]));
+        assert_eq!((cut.metadata.id, cut.metadata.response_code), (7, ResponseCode::FormErr));
+        assert_eq!(names.treat(&elsewhere[..11]), Treatment::Drop);
         assert_eq!(names.treat(b""), Treatment::Drop);
     }
 

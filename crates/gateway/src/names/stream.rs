@@ -13,6 +13,8 @@ use crate::tcp::Progress;
 
 /// Bytes that wait to be written before no more are read.
 const MAX_WAITING: usize = 256 * 1024;
+/// Bytes of a message that is not whole, before no more are read: a whole one is shorter.
+const MAX_PARTIAL: usize = 65_538;
 /// Bytes of one read.
 const READ: usize = 16 * 1024;
 
@@ -25,22 +27,42 @@ struct Lane {
     out: VecDeque<u8>,
     /// The reading side has ended.
     ended: bool,
-    /// The writing side was told so.
+    /// The end was passed on.
     shut: bool,
 }
 
 impl Lane {
-    /// The next whole message with its length.
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let &[high, low] = self.partial.first_chunk()?;
-        let end = 2 + usize::from(u16::from_be_bytes([high, low]));
-        (self.partial.len() >= end).then(|| self.partial.drain(..end).collect())
+    /// Takes all whole messages, with their lengths.
+    fn take(&mut self, mut each: impl FnMut(&[u8])) {
+        let mut start = 0;
+        while let Some(&[high, low]) = self.partial[start..].first_chunk() {
+            let len = 2 + usize::from(u16::from_be_bytes([high, low]));
+            let Some(message) = self.partial[start..].get(..len) else { break };
+            each(message);
+            start += len;
+        }
+        self.partial.drain(..start);
+    }
+
+    /// Passes all whole messages on, after a look at each.
+    fn pass(&mut self, mut each: impl FnMut(&[u8])) {
+        let mut whole = Vec::new();
+        self.take(|message| {
+            each(message);
+            whole.extend_from_slice(message);
+        });
+        self.out.extend(whole);
+    }
+
+    /// Whether it may read more now.
+    fn has_room(&self) -> bool {
+        !self.ended && self.out.len() < MAX_WAITING && self.partial.len() < MAX_PARTIAL
     }
 
     /// Reads until there is nothing more. Returns whether the side still works.
     fn read(&mut self, from: &mut impl Read) -> bool {
         let mut buf = [0; READ];
-        while !self.ended && self.out.len() < MAX_WAITING {
+        while self.has_room() {
             match from.read(&mut buf) {
                 Ok(0) => self.ended = true,
                 Ok(len) => self.partial.extend_from_slice(&buf[..len]),
@@ -89,15 +111,12 @@ impl NameStream {
         // Reading and writing find out what is ready.
         *ready = Readiness::default();
         loop {
-            let works = up.read(&mut &*guest) && down.read(&mut &*host);
-            if !works {
+            if !up.read(&mut &*guest) || !down.read(&mut &*host) {
                 return Progress::Done;
             }
+            let were_full = (!up.has_room(), !down.has_room());
             treat(&tools.names, up, down);
-            while let Some(message) = down.next() {
-                tools.names.learn(&message[2..], Instant::now());
-                down.out.extend(message);
-            }
+            down.pass(|message| tools.names.learn(&message[2..], Instant::now()));
             if !up.write(&mut &*host) || !down.write(&mut &*guest) {
                 return Progress::Done;
             }
@@ -112,8 +131,12 @@ impl NameStream {
             if up.shut && down.shut {
                 return Progress::Done;
             }
+            // A side that was not read to its end is not reported again.
+            if (were_full.0 && up.has_room()) || (were_full.1 && down.has_room()) {
+                return Progress::Again;
+            }
             let waker = tools.ready.waker(token.number());
-            let reads = !up.ended && up.out.len() < MAX_WAITING && guest.poll_readable(&waker);
+            let reads = up.has_room() && guest.poll_readable(&waker);
             let writes = !down.out.is_empty() && guest.poll_writable(&waker);
             if !reads && !writes {
                 return Progress::Sleep;
@@ -124,17 +147,17 @@ impl NameStream {
 
 /// Answers or passes on each whole query.
 fn treat(names: &Names, up: &mut Lane, down: &mut Lane) {
-    while let Some(message) = up.next() {
-        match names.treat(&message[2..]) {
-            Treatment::Answer(answer) => {
-                let len = u16::try_from(answer.len()).unwrap_or(u16::MAX);
-                down.out.extend(len.to_be_bytes());
-                down.out.extend(answer.iter().take(len.into()));
-            }
-            Treatment::Forward => up.out.extend(message),
-            Treatment::Drop => {}
+    let mut forward = Vec::new();
+    up.take(|message| match names.treat(&message[2..]) {
+        Treatment::Answer(answer) => {
+            let len = u16::try_from(answer.len()).unwrap_or(u16::MAX);
+            down.out.extend(len.to_be_bytes());
+            down.out.extend(answer.iter().take(len.into()));
         }
-    }
+        Treatment::Forward => forward.extend_from_slice(message),
+        Treatment::Drop => {}
+    });
+    up.out.extend(forward);
 }
 
 #[cfg(test)]
@@ -149,7 +172,7 @@ mod tests {
         for byte in bytes {
             lane.read(&mut &[byte][..]);
             lane.ended = false;
-            messages.extend(lane.next());
+            lane.take(|message| messages.push(message.to_vec()));
         }
         assert_eq!(messages, [vec![0, 3, 1, 2, 3], vec![0, 0]]);
         assert_eq!(lane.partial, [0, 2, 9]);

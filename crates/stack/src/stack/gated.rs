@@ -186,8 +186,8 @@ impl Incoming {
         }
     }
 
-    /// How many SYNs of the attempt have come: more than one if the peer has sent it again, 0 if its
-    /// source was verified. A peer that gives up does not say so; it sends no more.
+    /// How many SYNs of the attempt have come: more than one if the peer has sent it again, 0 if
+    /// its source was verified. A peer that gives up does not say so; it sends no more.
     pub fn syns(&self) -> u32 {
         match &self.what {
             What::Syn(attempt) => attempt.syns(),

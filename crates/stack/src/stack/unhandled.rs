@@ -23,7 +23,6 @@ use crate::sockets::unhandled::{
 use crate::sockets::wakers::WaitKey;
 use crate::stack::Stack;
 use crate::stack::gated::Unreachable;
-use crate::stack::ip::hop::is_icmp_error;
 use crate::stack::work::Work;
 
 /// The reason why no socket accepts a packet, with the data that the answer needs.
@@ -99,7 +98,7 @@ impl Stack {
     /// error is not answered.
     pub fn reject_unhandled(&self, now: Instant, packet: &Unhandled, how: Unreachable) {
         let Some(arrived) = &packet.arrived else { return };
-        if is_icmp_error(&packet.packet, arrived) {
+        if arrived.is_icmp_error(&packet.packet) {
             return;
         }
         let mut work = Work::begin(self, now);

@@ -8,8 +8,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use plimsoll_wire::{icmpv4, protocol};
-
 use crate::arrived::Arrived;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
@@ -42,7 +40,7 @@ impl Stack {
     ) {
         let v4 = arrived.src.is_ipv4();
         work.count(if v4 { IpCounter::IpInHdrErrors } else { IpCounter::Ip6InHdrErrors });
-        if !is_first || is_icmp_error(packet, arrived) {
+        if !is_first || arrived.is_icmp_error(packet) {
             return;
         }
         let own = match self.interfaces.routes().source_for(arrived.src) {
@@ -51,18 +49,5 @@ impl Stack {
             None => return,
         };
         self.send_time_exceeded(work, own, arrived, packet, IcmpError::HopLimit);
-    }
-}
-
-/// Whether a packet is an ICMP error, which no ICMP error answers (RFC 1122, section 3.2.2; RFC
-/// 4443, section 2.4). A message of a type that is not known may be one.
-pub(crate) fn is_icmp_error(packet: &Packet, arrived: &Arrived) -> bool {
-    let mut front = [0; 128];
-    let len = packet.copy_to(&mut front);
-    let kind = front[..len].get(arrived.transport_at).copied();
-    match arrived.protocol {
-        protocol::ICMP if arrived.src.is_ipv4() => !kind.is_some_and(icmpv4::is_query),
-        protocol::ICMPV6 => kind.is_none_or(|kind| kind < 128),
-        _ => false,
     }
 }

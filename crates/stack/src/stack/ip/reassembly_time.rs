@@ -7,7 +7,6 @@ use crate::arrived::Arrived;
 use crate::packet::Packet;
 use crate::snmp::IpCounter;
 use crate::stack::Stack;
-use crate::stack::ip::hop::is_icmp_error;
 use crate::stack::ip::icmp::IcmpError;
 use crate::stack::work::Work;
 use crate::tables::reassembly::{Expired, FirstFragment};
@@ -71,7 +70,7 @@ impl Stack {
             arrived.transport_at += upper.offset;
         }
         let packet = Packet::from(front);
-        if answers && !is_icmp_error(&packet, &arrived) {
+        if answers && !arrived.is_icmp_error(&packet) {
             self.send_time_exceeded(work, dst, &arrived, &packet, IcmpError::ReassemblyTime);
         }
     }

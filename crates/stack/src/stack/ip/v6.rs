@@ -183,8 +183,8 @@ impl Stack {
         match outcome {
             Outcome::Kept => {}
             Outcome::Failed(count) => work.counters.add(IpCounter::Ip6ReasmFails, count as u64),
-            // A fragment header within a reassembled packet makes no sense. The payload's length does
-            // not count the header of the fragments (RFC 8200, section 4.5).
+            // A fragment header within a reassembled packet makes no sense. The payload's length
+            // does not count the header of the fragments (RFC 8200, section 4.5).
             Outcome::Complete(payload, first)
                 if payload.len() <= 65_535 && first.protocol != protocol::IPV6_FRAGMENT =>
             {

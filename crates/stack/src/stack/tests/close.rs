@@ -115,6 +115,23 @@ fn an_abort_resets() {
 }
 
 #[test]
+fn a_reset_is_noticed_after_the_peer_s_end_was_read() {
+    let mut pair = Pair::new();
+    let listener = pair.listen(B4, 16);
+    let (client, server) = pair.open(B4, &listener);
+    client.shutdown(pair.now, Shutdown::Write).unwrap();
+    pair.settle();
+    assert_eq!(server.read(pair.now, &mut [0; 8]), Ok(0));
+    let (woken, waker) = CountingWaker::new();
+    assert!(server.poll_readable(&waker).is_ready(), "the end can be read again");
+    assert!(server.poll_ended(&waker).is_pending());
+    client.abort(pair.now);
+    pair.settle();
+    assert_eq!(woken.count(), 1);
+    assert!(server.poll_ended(&waker).is_ready());
+}
+
+#[test]
 fn shut_reading_reads_as_ended() {
     let mut pair = Pair::new();
     let listener = pair.listen(B4, 16);

@@ -172,7 +172,7 @@ fn nothing_is_answered_before_the_application_accepts() {
     assert_eq!((woken.count(), listener.poll_acceptable(&waker)), (1, Poll::Ready(())));
     let incoming = next(&mut pair, &listener);
     assert_eq!(incoming.destination(), addr(FAR4, 443));
-    assert_eq!(incoming.peer(), client.local_addr());
+    assert_eq!((incoming.peer(), incoming.syns()), (client.local_addr(), 1));
     let options = incoming.options();
     assert_eq!((options.mss, options.sack, options.timestamps), (Some(1460), true, true));
     pair.run(Duration::from_millis(3500));
@@ -180,6 +180,7 @@ fn nothing_is_answered_before_the_application_accepts() {
     assert_eq!(pair.counter("TcpOutSegs").1, 0, "not a word");
     assert!(listener.take_incoming(pair.now).unwrap().is_none(), "they have joined");
     assert_eq!((woken.count(), incoming.cancelled()), (1, None));
+    assert_eq!(incoming.syns(), 4);
     let server = incoming.accept(pair.now).unwrap();
     assert_eq!(server.state(), State::SynReceived);
     assert_eq!(outcome(&mut pair, &client), Poll::Ready(Ok(())));
