@@ -1,7 +1,6 @@
 //! `plimsoll run`: a command whose packets meet our stack.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use plimsoll_gateway::inside::{self, Inside};
 use plimsoll_gateway::network::Network;
 use plimsoll_gateway::policy::Policy;
 use plimsoll_gateway::ports::{Port, PortControl};
-use plimsoll_gateway::{init, run as gateway};
+use plimsoll_gateway::{init, note, run as gateway};
 
 use crate::answers::Stacks;
 use crate::args::Command;
@@ -43,6 +42,10 @@ pub(crate) struct RunArgs {
     /// End with the command, and kill what it has left running
     #[arg(long)]
     pub no_wait: bool,
+    /// Let the command see and signal the processes of this user, this one included, where /proc
+    /// cannot be mounted
+    #[arg(long)]
+    pub share_pid: bool,
     /// Write the command's packets to a file, with the stack's reasons as comments (pcapng)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -69,6 +72,8 @@ pub(crate) struct InsideArgs {
     cover: Vec<PathBuf>,
     #[arg(long)]
     no_wait: bool,
+    #[arg(long)]
+    share_pid: bool,
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -78,6 +83,8 @@ pub(crate) struct InsideArgs {
 pub(crate) struct InitArgs {
     #[arg(long)]
     no_wait: bool,
+    #[arg(long)]
+    share_pid: bool,
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -97,6 +104,7 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
         Command::RunInside(args) => {
             let mut start = words(&["run-init"]);
             start.extend(args.no_wait.then(|| "--no-wait".to_owned()));
+            start.extend(args.share_pid.then(|| "--share-pid".to_owned()));
             start.push("--".to_owned());
             inside::run(&Inside {
                 network: args.network,
@@ -104,6 +112,7 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
                 queues: args.queues,
                 files: args.files.clone(),
                 covered: args.cover.clone(),
+                share_pid: args.share_pid,
                 init: start,
                 command: args.command.clone(),
             })
@@ -111,7 +120,7 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
         }
         Command::RunInit(args) => {
             let start = words(&["run-begin", "--"]);
-            init::run(&start, &args.command, !args.no_wait).map(|()| 0)
+            init::run(&start, &args.command, (!args.no_wait, args.share_pid)).map(|()| 0)
         }
         Command::RunBegin(args) => {
             let (status, error) = init::start_command(&args.command);
@@ -131,11 +140,6 @@ fn say(error: &anyhow::Error) {
     note(&format!("{error:#}"));
 }
 
-fn note(text: &str) {
-    // The reader may be gone.
-    let _ = writeln!(io::stderr(), "plimsoll: {text}");
-}
-
 fn run(args: &RunArgs) -> anyhow::Result<u8> {
     anyhow::ensure!(
         !args.command.is_empty(),
@@ -151,6 +155,7 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
         mtu: args.mtu,
         queues: args.queues.unwrap_or_else(gateway::default_queues),
         wait_for_all: !args.no_wait,
+        share_pid: args.share_pid,
         policy: Policy {
             network,
             host_loopback: args.host_loopback,

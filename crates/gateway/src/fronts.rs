@@ -20,15 +20,15 @@ const DIAL: Duration = Duration::from_secs(150);
 /// a quarter of those: a flow has up to two, and a flood of flows must leave some for connections.
 const MAX_ATTEMPTS: usize = 16_384;
 /// Ports of the command whose loop is remembered, for datagrams.
-const MAX_HOMES: usize = 65_536;
+const MAX_PORTS: usize = 65_536;
 /// How long it is remembered after the latest new flow, if there are many.
-const HOME: Duration = Duration::from_secs(300);
+const KEPT: Duration = Duration::from_secs(300);
 
 /// The listeners that take what has no connection and no flow yet.
 pub(crate) struct Fronts {
     gate: GatedListener,
     datagrams: UdpListener,
-    homes: Mutex<Homes>,
+    ports: Mutex<PortQueues>,
 }
 
 impl Fronts {
@@ -40,7 +40,7 @@ impl Fronts {
         let gate = GatedListener::bind_any(stack, gate)?;
         let flows = UdpFlowConfig::default().max_flows(most);
         let datagrams = UdpListener::bind_any_with(stack, 0, flows)?;
-        Ok(Fronts { gate, datagrams, homes: Mutex::default() })
+        Ok(Fronts { gate, datagrams, ports: Mutex::default() })
     }
 
     /// Takes all that waits, each with the loop that it is for.
@@ -57,8 +57,8 @@ impl Fronts {
         let mut cx = Context::from_waker(none);
         while let Poll::Ready(flow) = self.datagrams.poll_accept(&mut cx) {
             let flow = flow?;
-            let home = self.homes.lock().unwrap_or_else(PoisonError::into_inner).of(&flow);
-            tasks.push((home, Task::Flow(flow)));
+            let queue = self.ports.lock().unwrap_or_else(PoisonError::into_inner).of(&flow);
+            tasks.push((queue, Task::Flow(flow)));
         }
         Ok(())
     }
@@ -66,21 +66,21 @@ impl Fronts {
 
 /// The loops of the command's ports, for datagrams: all flows of a port have one.
 #[derive(Default)]
-struct Homes(HashMap<SocketAddr, (usize, Instant)>);
+struct PortQueues(HashMap<SocketAddr, (usize, Instant)>);
 
-impl Homes {
+impl PortQueues {
     /// The loop of a new flow: that of its queue, unless a flow of the same port has another one.
     fn of(&mut self, flow: &UdpSocket) -> usize {
         let Ok(guest) = flow.peer_addr() else { return flow.queue() };
         let now = Instant::now();
-        if let Some((home, used)) = self.0.get_mut(&guest) {
+        if let Some((queue, used)) = self.0.get_mut(&guest) {
             *used = now;
-            return *home;
+            return *queue;
         }
-        if self.0.len() >= MAX_HOMES {
-            self.0.retain(|_, (_, used)| now.duration_since(*used) < HOME);
+        if self.0.len() >= MAX_PORTS {
+            self.0.retain(|_, (_, used)| now.duration_since(*used) < KEPT);
         }
-        if self.0.len() >= MAX_HOMES {
+        if self.0.len() >= MAX_PORTS {
             return flow.queue();
         }
         self.0.insert(guest, (flow.queue(), now));

@@ -116,7 +116,7 @@ impl Gateway {
     /// Starts the threads of the other loops.
     pub(crate) fn start(&mut self) -> Result<()> {
         for (number, worker) in (1..).zip(self.others.drain(..)) {
-            let main = Leaving(self.worker.shared.clone());
+            let main = WakeFirstLoop(self.worker.shared.clone());
             let serve = move || {
                 let _main = main;
                 worker.serve()
@@ -268,9 +268,9 @@ impl Gateway {
 }
 
 /// Wakes the first loop when another one has ended, also by a panic.
-struct Leaving(Arc<Shared>);
+struct WakeFirstLoop(Arc<Shared>);
 
-impl Drop for Leaving {
+impl Drop for WakeFirstLoop {
     fn drop(&mut self) {
         self.0.wake(0);
     }

@@ -15,7 +15,8 @@ use anyhow::{Context, Result, anyhow};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use rustix::process::{
-    Pid, Signal, WaitOptions, getgid, getuid, kill_process, set_parent_process_death_signal, wait,
+    Pid, Signal, WaitOptions, getgid, getpid, getuid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, wait,
 };
 use rustix::thread::UnshareFlags;
 
@@ -32,15 +33,18 @@ pub const NOT_FOUND: u8 = 127;
 ///
 /// # Errors
 /// If /proc cannot be mounted or the command cannot be started.
-pub fn run(start: &[String], command: &[OsString], wait_for_all: bool) -> Result<()> {
+pub fn run(
+    start: &[String],
+    command: &[OsString],
+    (wait_for_all, share_pid): (bool, bool),
+) -> Result<()> {
     let end = Arc::new(End::of_stdin()?);
     set_parent_process_death_signal(Some(Signal::KILL)).context("prctl")?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None::<&std::ffi::CStr>).context(
-        "cannot mount /proc, without which the command would see the host's processes; a container \
-         that covers parts of /proc forbids it",
-    )?;
-    protect_proc()?;
+    match share_pid {
+        // Children that lose their parent are this process's all the same.
+        true => set_child_subreaper(Some(getpid())).context("prctl")?,
+        false => mount_proc()?,
+    }
     let _ignored = inside::ignore_terminal()?;
     let child = Command::new("/proc/self/exe")
         .args(start)
@@ -57,6 +61,16 @@ pub fn run(start: &[String], command: &[OsString], wait_for_all: bool) -> Result
         .spawn(move || pass_signals(&signals, pid, &over))
         .context("cannot start a thread")?;
     collect(&end, (pid, &ended), wait_for_all)
+}
+
+/// Mounts the /proc of the new process namespace.
+fn mount_proc() -> Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None::<&std::ffi::CStr>).context(
+        "cannot mount /proc, without which the command would see the host's processes; a container \
+         that covers parts of /proc forbids it. --share-pid goes on without this protection",
+    )?;
+    protect_proc()
 }
 
 /// Makes the host's own settings read-only: their files ask for the user, so that a command of

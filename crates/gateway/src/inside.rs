@@ -39,6 +39,8 @@ pub struct Inside {
     pub files: PathBuf,
     /// Folders that are empty for the command.
     pub covered: Vec<PathBuf>,
+    /// Makes no process namespace.
+    pub share_pid: bool,
     /// How the program is started again as process 1: its arguments before the command.
     pub init: Vec<String>,
     /// The command.
@@ -61,7 +63,9 @@ pub fn run(asked: &Inside) -> Result<()> {
     end.send(Message::Queues, &fds)?;
     drop(queues);
     keep_capabilities()?;
-    unshare(UnshareFlags::NEWPID).context("cannot make a process namespace")?;
+    if !asked.share_pid {
+        unshare(UnshareFlags::NEWPID).context("cannot make a process namespace")?;
+    }
     // A signal from the terminal is for the command; this process waits for it.
     let _ignored = ignore_terminal()?;
     let init = Command::new("/proc/self/exe")

@@ -45,5 +45,12 @@ mod tcp;
 mod udp;
 mod worker;
 
+use std::io::{self, Write as _};
+
 /// The name of the command's interface.
 pub const INTERFACE: &str = "plimsoll0";
+
+/// Writes a line to standard error for the user. A terminal or pipe that is closed loses it.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "plimsoll: {text}");
+}

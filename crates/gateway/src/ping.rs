@@ -4,7 +4,7 @@
 //! error of the socket is an ICMP error for the command.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket as HostSocket};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -152,12 +152,10 @@ impl Pings {
     fn fail(&mut self, packet: &Unhandled, error: &io::Error) {
         if error.kind() == ErrorKind::PermissionDenied && !self.warned {
             self.warned = true;
-            // The reader may be gone.
-            let _ = writeln!(
-                io::stderr(),
-                "plimsoll: the system has no ping sockets for this group; 'sysctl -w \
+            crate::note(
+                "the system has no ping sockets for this group; 'sysctl -w \
                  net.ipv4.ping_group_range=\"0 2147483647\"' allows pings to hosts beyond the \
-                 gateway for all groups"
+                 gateway for all groups",
             );
         }
         self.packets.reject(packet, unreachable(error.kind()));

@@ -5,7 +5,6 @@
 //! 2.5.5; RFC 6052; RFC 3056) are judged by that one as well.
 
 use std::fmt;
-use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
@@ -129,8 +128,7 @@ impl Policy {
         if self.verbose {
             let name = names.name_of(ip, Instant::now());
             let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
-            // The reader may be gone.
-            let _ = writeln!(io::stderr(), "plimsoll: {ip}{name} is closed: {why}");
+            crate::note(&format!("{ip}{name} is closed: {why}"));
         }
         Err(how)
     }

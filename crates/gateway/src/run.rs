@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -37,6 +37,8 @@ pub struct Config {
     pub queues: usize,
     /// Waits for children that outlive the command; they keep the network meanwhile.
     pub wait_for_all: bool,
+    /// The command has the host's process namespace, where /proc cannot be mounted.
+    pub share_pid: bool,
     /// The destinations that the command may reach.
     pub policy: Policy,
     /// Ports of the host that lead to ports of the command.
@@ -72,8 +74,7 @@ pub fn run(
     names::write_files(config.policy.network, files.path())
         .context("the files of the command's name server")?;
     if names::host_name_servers().is_empty() {
-        // The reader may be gone.
-        let _ = writeln!(io::stderr(), "plimsoll: /etc/resolv.conf names no name server");
+        crate::note("/etc/resolv.conf names no name server");
     }
     let ports = Ports::open(&config.ports)?;
     let (end, theirs) = End::pair()?;
@@ -104,8 +105,7 @@ pub fn run(
     gateway.start()?;
     let calls = confine::calls()?;
     if config.policy.verbose {
-        // The reader may be gone.
-        let _ = writeln!(io::stderr(), "plimsoll: no capability is left; {limits}; {calls}");
+        crate::note(&format!("no capability is left; {limits}; {calls}"));
     }
     // The command starts.
     send_input(&end)?;
@@ -138,6 +138,7 @@ fn start(config: &Config, files: PathBuf, end: End) -> Result<Child> {
         .arg(files)
         .args(config.covered.iter().flat_map(|folder| ["--cover".as_ref(), folder.as_os_str()]))
         .args((!config.wait_for_all).then_some("--no-wait"))
+        .args(config.share_pid.then_some("--share-pid"))
         .arg("--")
         .args(&config.command)
         .stdin(end.into_fd())

@@ -41,7 +41,7 @@ pub(crate) struct Flow {
     host: Host,
     token: Token,
     ready: Readiness,
-    talk: Talk,
+    exchange: Exchange,
     /// For queries to the gateway's name server.
     lookup: Option<Lookup>,
 }
@@ -54,12 +54,12 @@ enum Host {
     Published(Arc<HostSocket>, SocketAddr, Instant),
 }
 
-/// How far the two sides talk.
+/// The datagrams of a flow so far: from the command, an answer, and then one more from the command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Talk {
-    Asked,
+enum Exchange {
+    Sent,
     Answered,
-    Both,
+    Mutual,
 }
 
 /// The state of a flow of queries.
@@ -186,7 +186,7 @@ impl Flow {
         let is_lookup = guest.local_addr().is_ok_and(|local| tools.names.serves(local));
         let lookup = is_lookup.then(Lookup::default);
         let (guest, host) = (Some(guest), Host::Own(host));
-        Ok(Flow { guest, host, token, ready, talk: Talk::Asked, lookup })
+        Ok(Flow { guest, host, token, ready, exchange: Exchange::Sent, lookup })
     }
 
     /// Begins a flow for a visitor of a published port: `from` is the source that the command sees.
@@ -208,7 +208,7 @@ impl Flow {
         guest.connect(to)?;
         let host = Host::Published(host, visitor, Instant::now());
         let (guest, ready) = (Some(guest), Readiness::default());
-        Ok(Flow { guest, host, token, ready, talk: Talk::Asked, lookup: None })
+        Ok(Flow { guest, host, token, ready, exchange: Exchange::Sent, lookup: None })
     }
 
     pub(crate) fn is_of_visitor(&self) -> bool {
@@ -266,8 +266,8 @@ impl Flow {
                 // It has been idle for long, or its sender has gone.
                 Err(_) => return Progress::Done,
             };
-            if self.talk == Talk::Answered && self.lookup.is_none() {
-                self.talk = Talk::Both;
+            if self.exchange == Exchange::Answered && self.lookup.is_none() {
+                self.exchange = Exchange::Mutual;
                 // It may have ended.
                 let _ = guest.set_idle_timeout(CONVERSATION);
             }
@@ -381,8 +381,8 @@ impl Flow {
                     continue;
                 }
             };
-            if self.talk == Talk::Asked {
-                self.talk = Talk::Answered;
+            if self.exchange == Exchange::Sent {
+                self.exchange = Exchange::Answered;
             }
             if let Some(lookup) = &mut self.lookup {
                 lookup.answered(&buf[end..end + len]);

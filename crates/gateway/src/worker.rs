@@ -4,7 +4,7 @@
 //! A loop that finds work of another queue hands it over.
 
 use std::collections::HashMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream as HostStream, UdpSocket as HostSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,11 +72,9 @@ impl Shared {
     pub(crate) fn report_limit(&self, error: &io::Error) {
         let is_limit = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
         if is_limit && !self.limit_reported.swap(true, Ordering::Relaxed) {
-            // The terminal may have gone.
-            let _ = writeln!(
-                io::stderr(),
-                "plimsoll: all descriptors are in use, so new connections fail; 'ulimit -n' before \
-                 'run' raises their number"
+            crate::note(
+                "all descriptors are in use, so new connections fail; 'ulimit -n' before \
+                 'run' raises their number",
             );
         }
     }

@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::ports_change_while_it_runs", ports),
     Case::light("run::the_command_does_not_reach_the_control_socket", control),
     Case::light("run::the_gateway_is_confined", confined),
+    Case::light("run::processes_may_be_shared", shared_processes),
     Case::light("run::names_of_the_host_are_answered", names),
     Case::light("run::another_network_is_chosen", network),
     Case::light("run::bad_input_ends_before_the_command", bad_input),
@@ -116,6 +117,15 @@ fn confined() -> Result<()> {
     ensure!(inside.said().contains("no capability is left"), "{}", inside.said());
     inside.signal(rustix::process::Signal::TERM)?;
     inside.wait(LATER).map(drop)
+}
+
+fn shared_processes() -> Result<()> {
+    let world = World::new()?;
+    let script = "test -d /proc/$1 && echo seen; (sleep 0.2; echo late) & exit 3";
+    let own = std::process::id().to_string();
+    let ended = world.ended(&["--share-pid"], &["sh", "-c", script, "sh", &own])?;
+    ensure!(ended.stdout == "seen\nlate\n" && ended.status.code() == Some(3), "{}", ended.said);
+    Ok(())
 }
 
 fn names() -> Result<()> {
