@@ -22,11 +22,11 @@ use crate::names::stream::NameStream;
 use crate::reactor::{Readiness, Token, Tools};
 
 /// Bytes that a turn moves in one direction, about, before others have theirs.
-const TURN_BYTES: usize = 512 * 1024;
+const TURN_BYTES: usize = 128 * 1024;
 /// How long after its first SYN an attempt is dialled on without a second one.
 const SYN_PATIENCE: Duration = Duration::from_secs(4);
 /// Bytes that one call takes from the receive queue, at most.
-const PEEK_BYTES: usize = 512 * 1024;
+const PEEK_BYTES: usize = 128 * 1024;
 
 /// A connection.
 pub(crate) struct Connection {

@@ -1,6 +1,6 @@
 //! Datagrams: each new pair of addresses is a flow with a socket of the host, which is connected,
 //! so that the host's errors come back. All flows of one port of the command leave from one port of
-//! the host ([`mapping`](crate::mapping)).
+//! the host ([`mapping`]).
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};

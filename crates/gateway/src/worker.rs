@@ -215,14 +215,18 @@ impl Worker {
     /// One round: finds the tokens that can go on; sleeps if there is none.
     pub(crate) fn turn(&mut self, round: &mut Round) -> Result<()> {
         self.reset_broken();
-        round.ready.append(&mut self.again);
+        let mut again = std::mem::take(&mut self.again);
         let soon = self.until.is_some() || !self.broken.is_empty();
         let longest = if soon { POLL } else { SWEEP };
         let longest = (soon || self.has_sweep).then_some(longest);
-        let again = !round.ready.is_empty();
         let fronts = &self.shared.fronts;
-        let worked = self.reactor.turn((&mut self.tools, fronts), (again, longest), round)?;
+        let how = (!again.is_empty(), longest);
+        let worked = self.reactor.turn((&mut self.tools, fronts), how, round)?;
         self.quiet = !worked;
+        // Connections that have news come before those that move bulk data.
+        round.ready.append(&mut again);
+        // Its memory is used again.
+        self.again = again;
         for (queue, task) in round.tasks.drain(..) {
             self.give(queue, task);
         }
