@@ -49,6 +49,13 @@ pub(crate) struct Gateway {
     swept: Instant,
 }
 
+/// Bytes of the largest receive buffer of a connection inside. Data in flight waits in the
+/// interface's queue before it is read, in front of all others: with Linux's 6 MB, eight bulk flows
+/// kept a small request waiting for 15 ms, and were no faster.
+fn receive_buffer(mtu: u16) -> usize {
+    (usize::from(mtu) * 16).clamp(512 * 1024, 1024 * 1024)
+}
+
 /// The command's interface as the stack's devices, one for each queue.
 fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
     let config = FdConfig::with_mtu(mtu).name(crate::INTERFACE).header(PacketHeader::Detect);
@@ -73,7 +80,8 @@ impl Gateway {
             .queues(count)
             .address(format!("{}/{}", network.gateway(), Network::PREFIX))
             .address(format!("{}/{}", network.gateway_v6(), Network::PREFIX_V6))
-            .any_address();
+            .any_address()
+            .sysctl("net.ipv4.tcp_rmem", format!("4096 131072 {}", receive_buffer(mtu)));
         if let Some(path) = pcap {
             builder = builder.pcap(path);
         }
