@@ -165,15 +165,19 @@ def resets(version):
         say(f"{version} reset at once", outcome(s.recv, 99) if said == "None" else said)
 
 
+def error_of_writes(s):
+    """Writes until that fails."""
+    while True:
+        try:
+            s.send(bytes(65536))
+        except OSError as error:
+            return socket_error(error)
+
+
 def writes_until_reset():
     """A program that only writes sees the reset as an error of a write."""
     with connected("resets") as s:
-        found = None
-        while found is None:
-            try:
-                s.send(bytes(65536))
-            except OSError as error:
-                found = socket_error(error)
+        found = error_of_writes(s)
         say("write until the reset", found in ("ECONNRESET", "EPIPE"))
 
 
@@ -267,12 +271,7 @@ def silent_server():
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
         say("silent server, SO_RCVTIMEO", outcome(s.recv, 9))
         s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
-        found = None
-        while found is None:
-            try:
-                s.send(bytes(65536))
-            except OSError as error:
-                found = socket_error(error)
+        found = error_of_writes(s)
         say("silent server, SO_SNDTIMEO", found)
         say("silent server, poll when full", events(s, select.POLLOUT, SHORT))
         abort(s)
