@@ -1,6 +1,7 @@
 //! `plimsoll run`: a command whose packets meet our stack.
 
 use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(crate) struct RunArgs {
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1500",
           value_parser = |text: &str| units::whole(text, 1280_u16, 65_520))]
     pub mtu: u16,
-    /// Queues of the command's interface, each with a loop of its own, 1 to 16; one for two
+    /// Queues of the command's interface, each with its own loop, 1 to 16; one for two
     /// processors unless given
     #[arg(long, value_name = "NUMBER", value_parser = |text: &str| units::whole(text, 1_usize, 16))]
     pub queues: Option<usize>,
@@ -168,18 +169,24 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
         start_inside: vec!["run-inside".to_owned()],
         command: args.command.clone(),
     };
-    gateway::run(&config, |running| {
-        let stacks = Stacks(vec![("run".to_owned(), running.stack.clone())]);
-        let respond = Arc::new(Answers { stacks, ports: running.ports.clone() });
-        match server::open(respond) {
-            Ok(socket) => Ok(Box::new(socket)),
-            Err(error) => {
-                let error = anyhow::Error::new(error);
-                say(&error.context("'plimsoll ss', 'nstat', 'sysctl' and 'port' are not answered"));
-                Ok(Box::new(()))
+    let served = AssertUnwindSafe(|| {
+        gateway::run(&config, |running| {
+            let stacks = Stacks(vec![("run".to_owned(), running.stack.clone())]);
+            let respond = Arc::new(Answers { stacks, ports: running.ports.clone() });
+            match server::open(respond) {
+                Ok(socket) => Ok(Box::new(socket)),
+                Err(error) => {
+                    let error = anyhow::Error::new(error);
+                    say(&error
+                        .context("'plimsoll ss', 'nstat', 'sysctl' and 'port' are not answered"));
+                    Ok(Box::new(()))
+                }
             }
-        }
-    })
+        })
+    });
+    // The status is that of any other failure.
+    let panicked = |_| Err(anyhow::anyhow!("the gateway has panicked"));
+    catch_unwind(served).unwrap_or_else(panicked)
 }
 
 /// Answers the requests of the control socket.
