@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use plimsoll::device::Device;
@@ -24,7 +23,7 @@ use crate::ping::Pings;
 use crate::policy::Policy;
 use crate::ports::{self, PortControl, Ports, Request, Socket};
 use crate::reactor::{Readiness, Round, Token};
-use crate::worker::{self, SWEEP, Shared, TURN_DATAGRAMS, Task, Worker};
+use crate::worker::{self, Shared, TURN_DATAGRAMS, Task, Worker};
 
 /// Visitors of published UDP ports, at most.
 const VISITORS: usize = 4096;
@@ -46,7 +45,6 @@ pub(crate) struct Gateway {
     next_visitor: usize,
     /// Ports whose visitors could not be accepted.
     waiting_ports: Vec<usize>,
-    swept: Instant,
 }
 
 /// Bytes of the largest receive buffer of a connection inside. Data in flight waits in the
@@ -99,7 +97,6 @@ impl Gateway {
         let first = [Token::End, Token::Pings];
         worker.again.extend(first.map(|token| (token, Readiness::default())));
         let (running, status, next_visitor) = (Vec::new(), None, 0);
-        let swept = Instant::now();
         let gateway = Gateway {
             worker,
             others,
@@ -112,7 +109,6 @@ impl Gateway {
             ended,
             next_visitor,
             waiting_ports: Vec::new(),
-            swept,
         };
         Ok((gateway, control))
     }
@@ -139,13 +135,14 @@ impl Gateway {
     pub(crate) fn serve(&mut self) -> Result<Option<u8>> {
         let mut round = Round::new();
         while !self.worker.is_done() {
-            self.worker.turn(&mut round)?;
+            let is_sweep = self.worker.turn(&mut round)?;
             for (token, news) in round.ready.drain(..) {
                 self.on(token, news)?;
             }
-            if self.swept.elapsed() >= SWEEP {
-                self.swept = Instant::now();
-                self.pings.sweep();
+            if is_sweep {
+                if self.pings.sweep() {
+                    self.worker.needs_sweep();
+                }
                 let ports = self.waiting_ports.drain(..).map(Token::Port);
                 self.worker.again.extend(ports.map(|token| (token, Readiness::default())));
             }
@@ -163,6 +160,7 @@ impl Gateway {
             Token::Pings => {
                 let policy = (&self.worker.shared.policy, &mut self.worker.routes);
                 self.pings.on_requests(&self.worker.tools, policy).context("echo requests")?;
+                self.worker.needs_sweep();
             }
             Token::Ping(id) => self.pings.on_answers(id, &mut self.worker.buf),
             Token::Port(id) => self.on_port(id),

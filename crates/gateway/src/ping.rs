@@ -187,8 +187,9 @@ impl Pings {
         }
     }
 
-    /// Closes sockets that were not used for long.
-    pub(crate) fn sweep(&mut self) {
+    /// Closes sockets that were not used for long. Returns whether some are left.
+    pub(crate) fn sweep(&mut self) -> bool {
         self.runs.all.retain(|_, run| run.used.elapsed() < IDLE);
+        !self.runs.all.is_empty()
     }
 }

@@ -33,7 +33,7 @@ pub const FAILED: u8 = 125;
 pub struct Config {
     /// The MTU of the command's interface, 1280 to 65520.
     pub mtu: u16,
-    /// Queues of the command's interface, each with a loop of its own, 1 to 16.
+    /// Queues of the command's interface, each with its own loop, 1 to 16.
     pub queues: usize,
     /// Waits for children that outlive the command; they keep the network meanwhile.
     pub wait_for_all: bool,

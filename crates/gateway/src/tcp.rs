@@ -316,8 +316,9 @@ impl Connection {
             (Ok(_), Ok(_)) if !open.up && !open.down => Progress::Done,
             (Ok(false), Ok(false)) => {
                 let waker = tools.ready.waker(self.token.number());
-                // Data that came before the end is still for the host.
-                if open.guest.poll_ended(&waker) && open.guest.readable_bytes() == 0 {
+                // One who waits to read is woken. Data that came before the end is for the host.
+                let reads = open.up && self.ready.writable;
+                if !reads && open.guest.poll_ended(&waker) && open.guest.readable_bytes() == 0 {
                     self.reset_host();
                     return Progress::Done;
                 }
@@ -420,7 +421,7 @@ impl Connection {
                     open.guest.shutdown(Shutdown::Write).map_err(|_| Side::Guest)?;
                 }
                 Ok((data, may_have_more)) => {
-                    // The end of the stream comes with an event of its own.
+                    // The end of the stream comes with its own event.
                     self.ready.readable = may_have_more || self.ready.ended;
                     open.pending = Some(data);
                 }

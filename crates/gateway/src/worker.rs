@@ -32,7 +32,7 @@ const LATEST_RESET: Duration = Duration::from_secs(5);
 /// How often a loop looks whether one of these is due.
 const POLL: Duration = Duration::from_millis(20);
 /// How often a loop looks for what has ended without a wake-up.
-pub(crate) const SWEEP: Duration = Duration::from_secs(2);
+const SWEEP: Duration = Duration::from_secs(2);
 /// Datagrams that one socket has passed on before others have their turn.
 pub(crate) const TURN_DATAGRAMS: usize = 256;
 /// Bytes of the longest datagram; a buffer has room for one behind others.
@@ -212,8 +212,9 @@ impl Worker {
         Ok(())
     }
 
-    /// One round: finds the tokens that can go on; sleeps if there is none.
-    pub(crate) fn turn(&mut self, round: &mut Round) -> Result<()> {
+    /// One round: finds the tokens that can go on; sleeps if there is none. Returns whether it was
+    /// time to look for what has ended without a wake-up.
+    pub(crate) fn turn(&mut self, round: &mut Round) -> Result<bool> {
         self.reset_broken();
         let mut again = std::mem::take(&mut self.again);
         let soon = self.until.is_some() || !self.broken.is_empty();
@@ -231,8 +232,7 @@ impl Worker {
             self.give(queue, task);
         }
         // After the poll, so that the SYNs that have come count.
-        self.sweep();
-        Ok(())
+        Ok(self.sweep())
     }
 
     /// Whether all processes inside have ended, and their data has gone out or had its time.
@@ -256,26 +256,31 @@ impl Worker {
         is_done && self.shared.left.load(Ordering::Acquire) == 0
     }
 
-    /// The next sweep is not to be left out.
+    /// The next sweep has something to do.
     pub(crate) fn needs_sweep(&mut self) {
         self.has_sweep = true;
     }
 
-    /// Drops attempts that the command has given up, and flows that are idle.
-    fn sweep(&mut self) {
+    /// Drops attempts that the command has given up, and flows that are idle. Returns whether it
+    /// was time to do so.
+    fn sweep(&mut self) -> bool {
+        if !self.has_sweep {
+            return false;
+        }
         let elapsed = self.swept.elapsed();
         if elapsed < SWEEP {
-            return;
+            return false;
         }
         self.swept = Instant::now();
         // This process was stopped, or has slept: times say nothing.
         if elapsed > 2 * SWEEP {
-            return;
+            return false;
         }
         self.connections.all.retain(|_, connection| !connection.is_abandoned());
         self.flows.all.retain(|_, flow| !flow.is_idle());
         self.has_sweep = self.connections.all.values().any(Connection::is_dialling)
             || self.flows.all.values().any(Flow::is_of_visitor);
+        true
     }
 
     /// Resets the command's side where the host's has failed, once it has what came before.
