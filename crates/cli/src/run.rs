@@ -11,6 +11,8 @@ use plimsoll_gateway::inside::{self, Inside};
 use plimsoll_gateway::network::Network;
 use plimsoll_gateway::policy::Policy;
 use plimsoll_gateway::ports::{Port, PortControl};
+use plimsoll_gateway::rules::rule::Rule;
+use plimsoll_gateway::rules::{self, RefuseNames, Rules, ways_round};
 use plimsoll_gateway::{init, note, run as gateway};
 
 use crate::answers::Stacks;
@@ -36,6 +38,25 @@ pub(crate) struct RunArgs {
     /// Let the command reach link-local addresses, which includes metadata services
     #[arg(long)]
     pub allow_link_local: bool,
+    /// Let the command reach this, and what other such rules allow, and nothing else: a name
+    /// (api.example.com:443), all names below one (*.example.com), an address (192.0.2.1:22), a
+    /// network (10.0.0.0/8), udp://, icmp:// or dns:// before one of them, public, private or
+    /// none, or @FILE with a rule a line; may be given several times
+    #[arg(long, value_name = "RULE", value_parser = read_rules)]
+    pub net_allow: Vec<RuleList>,
+    /// Refuse this, whatever else is allowed; may be given several times
+    #[arg(long, value_name = "RULE", value_parser = read_rules)]
+    pub net_deny: Vec<RuleList>,
+    /// How lookups of other names are answered
+    #[arg(long, value_name = "ANSWER", default_value = "nxdomain")]
+    pub deny_as: DenyAs,
+    /// Write the rules that the command has needed to a file, for --net-allow @FILE
+    #[arg(long, value_name = "FILE")]
+    pub learn: Option<PathBuf>,
+    /// With rules, let the command see the sockets that lead round them: D-Bus's, ssh-agent's,
+    /// container engines'
+    #[arg(long)]
+    pub keep_sockets: bool,
     /// Lead a port of the host to one of the command, on 127.0.0.1 unless an address is given; may
     /// be given several times
     #[arg(short = 'p', long = "publish", value_name = "[IP:]HOST:GUEST[/udp]")]
@@ -56,6 +77,38 @@ pub(crate) struct RunArgs {
     /// The command and its arguments, after --
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// The rules of one option.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleList(Vec<Rule>);
+
+fn read_rules(text: &str) -> Result<RuleList, String> {
+    rules::read(text).map(RuleList).map_err(|error| format!("{error:#}"))
+}
+
+/// The answer to a lookup that is refused.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum DenyAs {
+    /// The name does not exist
+    Nxdomain,
+    /// The server refuses
+    Refused,
+}
+
+impl RunArgs {
+    fn rules(&self) -> Rules {
+        let all = |lists: &[RuleList]| lists.iter().flat_map(|list| list.0.clone()).collect();
+        Rules {
+            allow: all(&self.net_allow),
+            deny: all(&self.net_deny),
+            refuse_names: match self.deny_as {
+                DenyAs::Nxdomain => RefuseNames::NxDomain,
+                DenyAs::Refused => RefuseNames::Refused,
+            },
+            learn: false,
+        }
+    }
 }
 
 /// The program started again, in namespaces of its own.
@@ -152,6 +205,8 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
             "the host has a route into 10.0.2.0/24, so the command's network is {network}"
         ));
     }
+    let rules = args.rules();
+    let hides = rules.is_any() && !args.keep_sockets;
     let config = gateway::Config {
         mtu: args.mtu,
         queues: args.queues.unwrap_or_else(gateway::default_queues),
@@ -163,9 +218,12 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
             allow_link_local: args.allow_link_local,
             verbose: args.verbose,
         },
+        rules,
+        learn: args.learn.clone(),
         ports: args.ports.clone(),
         pcap: args.pcap.clone(),
         covered: server::folders(),
+        hidden: if hides { ways_round::find() } else { Vec::new() },
         start_inside: vec!["run-inside".to_owned()],
         command: args.command.clone(),
     };

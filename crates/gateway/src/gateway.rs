@@ -23,6 +23,7 @@ use crate::ping::Pings;
 use crate::policy::Policy;
 use crate::ports::{self, PortControl, Ports, Request, Socket};
 use crate::reactor::{Readiness, Round, Token};
+use crate::rules::Access;
 use crate::worker::{self, Shared, TURN_DATAGRAMS, Task, Worker};
 
 /// Visitors of published UDP ports, at most.
@@ -64,7 +65,7 @@ fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
 impl Gateway {
     pub(crate) fn new(
         (mtu, queues): (u16, Vec<OwnedFd>),
-        (policy, descriptors): (Policy, usize),
+        (policy, access, descriptors): (Policy, Arc<Access>, usize),
         pcap: Option<&PathBuf>,
         (end, ended): (Arc<End>, Arc<AtomicBool>),
         ports: Ports,
@@ -88,7 +89,7 @@ impl Gateway {
         let pings = UnhandledConfig::default().protocols(false).icmp(false).echo_requests(true);
         let pings = Pings::new(UnhandledPackets::bind(&stack, pings)?);
         let queues = (0..count).map(|queue| stack.queue(queue)).collect::<Result<Vec<_>, _>>()?;
-        let mut others = worker::all(queues, policy, fronts)?;
+        let mut others = worker::all(queues, (policy, access), fronts)?;
         let mut worker = others.remove(0);
         let (control, requests) = PortControl::new(&worker.tools);
         end.set_nonblocking()?;

@@ -37,7 +37,7 @@ pub struct Inside {
     pub queues: usize,
     /// The folder with the files that replace those of the host.
     pub files: PathBuf,
-    /// Folders that are empty for the command.
+    /// Folders that are empty for the command, and files that it cannot use.
     pub covered: Vec<PathBuf>,
     /// Makes no process namespace.
     pub share_pid: bool,
@@ -165,12 +165,17 @@ fn replace_files(folder: &Path) -> Result<()> {
 /// `resolv.conf` (nss-resolve(8), nscd(8)).
 const NAME_SERVICES: [&str; 2] = ["/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket"];
 
-/// Mounts an empty file system over each folder.
-fn cover(folders: &[PathBuf]) -> Result<()> {
-    for folder in folders {
+/// Mounts an empty file system over each folder, and nothing over each file.
+fn cover(paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        if !path.is_dir() {
+            mount_bind("/dev/null", path)
+                .with_context(|| format!("cannot cover {}", path.display()))?;
+            continue;
+        }
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-        mount("none", folder, "tmpfs", flags, None::<&std::ffi::CStr>)
-            .with_context(|| format!("cannot cover {}", folder.display()))?;
+        mount("none", path, "tmpfs", flags, None::<&std::ffi::CStr>)
+            .with_context(|| format!("cannot cover {}", path.display()))?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@
 //! A datagram to a new destination is a flow with a socket of the host ([`udp`]), and echo requests
 //! have a ping socket ([`ping`]). Published [`ports`] lead the other way. Queries to the gateway's
 //! name server go to the host's ([`names`]). [`policy`] judges every address immediately before it
-//! is dialled.
+//! is dialled, and the user's [`rules`] come after that.
 //!
 //! A loop ([`worker`], on a [`reactor`]) serves a queue of the stack and its sockets of the host;
 //! there are several where there are processors for them. The first one ([`gateway`]) does more
@@ -40,6 +40,7 @@ pub mod policy;
 pub mod ports;
 mod reactor;
 mod routing;
+pub mod rules;
 pub mod run;
 mod tcp;
 mod udp;

@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use crate::policy::Policy;
 use crate::reactor::{Token, Tools};
 use crate::routing::Routes;
+use crate::rules::rule::Protocol;
 use crate::udp::{loses, unreachable};
 use crate::worker::Numbered;
 
@@ -99,8 +100,11 @@ impl Pings {
                 self.packets.refuse(&packet);
                 continue;
             }
-            match policy.judge(to, (&tools.names, routes)) {
-                Ok(()) => self.send(packet, to, tools),
+            let judged = policy
+                .judge(to, (&tools.names, routes))
+                .and_then(|()| tools.names.access().decide(Protocol::Icmp, SocketAddr::new(to, 0)));
+            match judged {
+                Ok(_) => self.send(packet, to, tools),
                 Err(how) => self.packets.reject(&packet, how),
             }
         }

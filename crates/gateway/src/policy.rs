@@ -78,7 +78,7 @@ fn by_kind(ip: IpAddr) -> Option<Closed> {
 }
 
 /// The IPv4 address that an IPv6 address leads to, if it is of a kind that embeds one.
-fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+pub(crate) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = ip.segments();
     let low = || Ipv4Addr::from((u32::from(g) << 16) | u32::from(h));
     match (a, b, c, d, e, f) {

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -23,6 +23,7 @@ use crate::handover::{End, MAX_QUEUES, Message};
 use crate::names::files as names;
 use crate::policy::Policy;
 use crate::ports::{Port, PortControl, Ports};
+use crate::rules::{Access, Rules};
 use crate::{confine, inside};
 
 /// The exit status if the gateway itself has failed, as of a container engine.
@@ -41,12 +42,18 @@ pub struct Config {
     pub share_pid: bool,
     /// The destinations that the command may reach.
     pub policy: Policy,
+    /// The user's rules for them.
+    pub rules: Rules,
+    /// Where the rules that the run has needed go.
+    pub learn: Option<PathBuf>,
     /// Ports of the host that lead to ports of the command.
     pub ports: Vec<Port>,
     /// Where a capture of the command's packets goes, with the reasons as comments.
     pub pcap: Option<PathBuf>,
     /// Folders that are empty for the command.
     pub covered: Vec<PathBuf>,
+    /// Sockets and folders of the host's services that the command does not see.
+    pub hidden: Vec<PathBuf>,
     /// How this program is started again as [the inside](crate::inside): its first arguments.
     pub start_inside: Vec<String>,
     /// The command and its arguments.
@@ -71,12 +78,17 @@ pub fn run(
     on_start: impl FnOnce(&Running<'_>) -> Result<Box<dyn Any>>,
 ) -> Result<u8> {
     let files = tempfile::tempdir().context("cannot make a folder for files")?;
-    names::write_files(config.policy.network, files.path())
+    names::write_files(config.policy.network, files.path(), config.rules.is_any())
         .context("the files of the command's name server")?;
     if names::host_name_servers().is_empty() {
         crate::note("/etc/resolv.conf names no name server");
     }
     let ports = Ports::open(&config.ports)?;
+    let learn = config
+        .learn
+        .as_ref()
+        .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())));
+    let learn = learn.transpose()?;
     let (end, theirs) = End::pair()?;
     let mut inside = start(config, files.path().to_owned(), theirs)?;
     // No other process of the same user may look into this one.
@@ -95,10 +107,12 @@ pub fn run(
     // Limits are those of a thread: one that starts later has them as well.
     confine::give_up_rights()?;
     let pcap = config.pcap.as_ref();
+    let rules = Rules { learn: learn.is_some(), ..config.rules.clone() };
+    let access = Arc::new(Access::new(rules, config.policy.network, config.policy.verbose));
     let inner = (end.clone(), ended.clone());
     let queues = (config.mtu, queues);
     let (mut gateway, ports) =
-        Gateway::new(queues, (config.policy, descriptors), pcap, inner, ports)?;
+        Gateway::new(queues, (config.policy, access.clone(), descriptors), pcap, inner, ports)?;
     let limits = confine::files(&config.covered)?;
     pass_signals(&end, &ended)?;
     let _kept = on_start(&Running { stack: gateway.stack(), ports })?;
@@ -110,6 +124,9 @@ pub fn run(
     // The command starts.
     send_input(&end)?;
     let status = gateway.serve()?;
+    if let Some(mut file) = learn {
+        file.write_all(access.needed().as_bytes()).context("cannot write the rules")?;
+    }
     let ended = inside.wait().context("the inside")?;
     Ok(match status {
         Some(status) => status,
@@ -136,7 +153,13 @@ fn start(config: &Config, files: PathBuf, end: End) -> Result<Child> {
         .arg(config.queues.to_string())
         .arg("--files")
         .arg(files)
-        .args(config.covered.iter().flat_map(|folder| ["--cover".as_ref(), folder.as_os_str()]))
+        .args(
+            config
+                .covered
+                .iter()
+                .chain(&config.hidden)
+                .flat_map(|folder| ["--cover".as_ref(), folder.as_os_str()]),
+        )
         .args((!config.wait_for_all).then_some("--no-wait"))
         .args(config.share_pid.then_some("--share-pid"))
         .arg("--")

@@ -20,6 +20,8 @@ use rustix::net::{
 
 use crate::names::stream::NameStream;
 use crate::reactor::{Readiness, Token, Tools};
+use crate::rules::Check;
+use crate::rules::first_bytes::{FirstBytes, Holding};
 
 /// Bytes that a turn moves in one direction, about, before others have theirs.
 const TURN_BYTES: usize = 128 * 1024;
@@ -36,6 +38,8 @@ pub(crate) struct Connection {
     ready: Readiness,
     /// The server has reset the connection before the command was answered.
     reset_early: bool,
+    /// To be found out from the command's first bytes.
+    check: Option<Check>,
 }
 
 enum State {
@@ -76,6 +80,8 @@ impl Syns {
 
 struct Open {
     guest: TcpStream,
+    /// The command's first bytes, while they are held.
+    first: Option<FirstBytes>,
     /// Read from the host and not taken by the stack yet.
     pending: Option<Slice>,
     /// The command may still send.
@@ -87,8 +93,9 @@ struct Open {
 }
 
 impl Open {
-    fn new(guest: TcpStream) -> Open {
-        Open { guest, pending: None, up: true, down: true, broken: false }
+    fn new(guest: TcpStream, check: Option<Check>) -> Open {
+        let first = check.map(FirstBytes::new);
+        Open { guest, first, pending: None, up: true, down: true, broken: false }
     }
 }
 
@@ -136,7 +143,7 @@ impl Connection {
     /// The error of the dial.
     pub(crate) fn begin(
         incoming: Incoming,
-        to: SocketAddr,
+        (to, check): (SocketAddr, Option<Check>),
         token: Token,
         tools: &Tools,
     ) -> io::Result<Connection> {
@@ -149,7 +156,7 @@ impl Connection {
                 let syns = Syns::new(incoming.syns());
                 let state = State::Dialling(Some(incoming), syns);
                 let ready = Readiness::default();
-                Ok(Connection { state, host, token, ready, reset_early: false })
+                Ok(Connection { state, host, token, ready, reset_early: false, check })
             }
             Err(error) => {
                 refuse(incoming, &error);
@@ -173,7 +180,7 @@ impl Connection {
         tools.watch(&host, token)?;
         let guest = Connector::new(&tools.stack).local(SocketAddr::new(from, 0)).start(to)?;
         let (state, ready) = (State::Entering(guest), Readiness::default());
-        Ok(Connection { state, host, token, ready, reset_early: false })
+        Ok(Connection { state, host, token, ready, reset_early: false, check: None })
     }
 
     /// Goes on as far as it can.
@@ -238,14 +245,14 @@ impl Connection {
     }
 
     /// The state once both sides are connected.
-    fn opened(&self, guest: TcpStream, tools: &Tools) -> State {
+    fn opened(&mut self, guest: TcpStream, tools: &Tools) -> State {
         // The flag of a socket of the stack is always set.
         let _ = guest.set_nonblocking(true);
         // Data leaves the host as the command has sent it.
         let _ = self.host.set_nodelay(true);
         match guest.local_addr() {
             Ok(local) if tools.names.serves(local) => State::Names(NameStream::new(guest)),
-            _ => State::Open(Open::new(guest)),
+            _ => State::Open(Open::new(guest, self.check.take())),
         }
     }
 
@@ -258,14 +265,26 @@ impl Connection {
         }
     }
 
-    pub(crate) fn is_dialling(&self) -> bool {
-        matches!(&self.state, State::Dialling(..))
+    /// Whether it waits for something that may never come.
+    pub(crate) fn waits(&self) -> bool {
+        match &self.state {
+            State::Dialling(..) => true,
+            State::Open(open) => open.first.is_some(),
+            _ => false,
+        }
     }
 
-    /// Whether the command waits no longer for the dial. Its side says nothing then.
-    pub(crate) fn is_abandoned(&mut self) -> bool {
+    /// Whether it has waited too long: the command waits no longer for the dial, or its first bytes
+    /// are late. The command's side says nothing then, or is reset.
+    pub(crate) fn is_abandoned(&mut self, tools: &Tools) -> bool {
         match &mut self.state {
             State::Dialling(Some(incoming), syns) => syns.have_ended(incoming.syns()),
+            State::Open(Open { first: Some(first), .. }) if first.are_late() => {
+                first.refuse(tools.names.access());
+                self.reset_guest();
+                self.reset_host();
+                true
+            }
             _ => false,
         }
     }
@@ -341,8 +360,34 @@ impl Connection {
         }
     }
 
+    /// Holds the command's first bytes until they may go on. Returns whether they have.
+    fn pass_first(&mut self, tools: &Tools) -> Result<bool, Side> {
+        let State::Open(open) = &mut self.state else { return Ok(false) };
+        let Some(first) = &mut open.first else { return Ok(true) };
+        match first.turn(&open.guest, &self.host, (self.token, tools)) {
+            Holding::Waits => Ok(false),
+            Holding::Full => {
+                self.ready.writable = false;
+                Ok(false)
+            }
+            Holding::Passed => {
+                open.first = None;
+                Ok(true)
+            }
+            Holding::Refused => {
+                self.reset_guest();
+                Err(Side::Guest)
+            }
+            Holding::GuestFailed => Err(Side::Guest),
+            Holding::HostFailed => Err(Side::Host),
+        }
+    }
+
     /// From the command to the host. Returns whether it could go on.
     fn carry_up(&mut self, tools: &Tools) -> Result<bool, Side> {
+        if self.ready.writable && !self.pass_first(tools)? {
+            return Ok(false);
+        }
         let State::Open(open) = &mut self.state else { return Ok(false) };
         let mut moved = 0;
         while open.up && self.ready.writable {

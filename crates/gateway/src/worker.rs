@@ -12,7 +12,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use plimsoll::gate::{Incoming, Reject};
+use plimsoll::gate::{Incoming, Reject, Unreachable};
 use plimsoll::{QueueLoop, UdpSocket};
 use rustix::io::Errno;
 
@@ -22,6 +22,8 @@ use crate::names::{Names, files};
 use crate::policy::Policy;
 use crate::reactor::{Reactor, Readiness, Round, Token, Tools};
 use crate::routing::Routes;
+use crate::rules::rule::Protocol;
+use crate::rules::{Access, Check};
 use crate::tcp::{Connection, Progress};
 use crate::udp::{Flow, unreachable};
 
@@ -159,8 +161,12 @@ pub(crate) struct Worker {
 }
 
 /// The loops of all queues.
-pub(crate) fn all(queues: Vec<QueueLoop>, policy: Policy, fronts: Fronts) -> Result<Vec<Worker>> {
-    let names = Arc::new(Names::new(policy.network));
+pub(crate) fn all(
+    queues: Vec<QueueLoop>,
+    (policy, access): (Policy, Arc<Access>),
+    fronts: Fronts,
+) -> Result<Vec<Worker>> {
+    let names = Arc::new(Names::with(access));
     let reactor = |queue| Reactor::new(queue, names.clone());
     let loops = queues.into_iter().map(reactor).collect::<io::Result<Vec<_>>>()?;
     let inbox = |(_, tools): &(Reactor, Tools)| Inbox {
@@ -276,9 +282,10 @@ impl Worker {
         if elapsed > 2 * SWEEP {
             return false;
         }
-        self.connections.all.retain(|_, connection| !connection.is_abandoned());
+        let tools = &self.tools;
+        self.connections.all.retain(|_, connection| !connection.is_abandoned(tools));
         self.flows.all.retain(|_, flow| !flow.is_idle());
-        self.has_sweep = self.connections.all.values().any(Connection::is_dialling)
+        self.has_sweep = self.connections.all.values().any(Connection::waits)
             || self.flows.all.values().any(Flow::is_of_visitor);
         true
     }
@@ -361,9 +368,13 @@ impl Worker {
             Ok(to) => to,
             Err(how) => return incoming.reject(Reject::Icmp(how)),
         };
+        let check = match self.decide(Protocol::Tcp, incoming.destination()) {
+            Ok(check) => check,
+            Err(how) => return incoming.reject(Reject::Icmp(how)),
+        };
         let id = self.connections.number();
         let token = Token::Tcp(id);
-        match Connection::begin(incoming, to, token, &self.tools) {
+        match Connection::begin(incoming, (to, check), token, &self.tools) {
             Ok(connection) => {
                 self.connections.all.insert(id, connection);
                 self.has_sweep = true;
@@ -373,10 +384,18 @@ impl Worker {
         }
     }
 
+    /// The user's rules for a destination. The gateway's name server has its own.
+    fn decide(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Check>, Unreachable> {
+        let names = &self.tools.names;
+        if names.serves(to) { Ok(None) } else { names.access().decide(protocol, to) }
+    }
+
     fn open(&mut self, guest: UdpSocket) {
         // It may have ended.
-        let Ok(to) = guest.local_addr() else { return };
-        let to = match self.shared.policy.destination(to, (&self.tools.names, &mut self.routes)) {
+        let Ok(asked) = guest.local_addr() else { return };
+        let to = self.shared.policy.destination(asked, (&self.tools.names, &mut self.routes));
+        // A flow lives on when the name that has opened its address is forgotten.
+        let to = match to.and_then(|to| self.decide(Protocol::Udp, asked).map(|_| to)) {
             Ok(to) => to,
             Err(how) => {
                 let _ = guest.refuse(how);

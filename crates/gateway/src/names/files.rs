@@ -58,16 +58,29 @@ fn addresses(hosts: &str, name: &str) -> Vec<IpAddr> {
     hosts.lines().filter_map(address).collect()
 }
 
-/// Writes the files that replace those of the host into `folder`.
+/// The lines of a table of names that are of the loopback interface.
+fn loopback_lines(hosts: &str) -> String {
+    let is_loopback = |line: &&str| {
+        let address = line.split_whitespace().next().and_then(|word| word.parse().ok());
+        address.is_some_and(|ip: IpAddr| ip.is_loopback())
+    };
+    hosts.lines().filter(is_loopback).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Writes the files that replace those of the host into `folder`. With rules the names of the
+/// host's table are to be looked up, so only those of the loopback interface are in the file.
 ///
 /// # Errors
 /// If a file cannot be read or written.
-pub(crate) fn write_files(network: Network, folder: &Path) -> io::Result<()> {
+pub(crate) fn write_files(network: Network, folder: &Path, with_rules: bool) -> io::Result<()> {
     let read = |path: &str| match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         text => text,
     };
-    let (resolv, hosts) = (read(RESOLV_CONF)?, read(HOSTS)?);
+    let (resolv, mut hosts) = (read(RESOLV_CONF)?, read(HOSTS)?);
+    if with_rules {
+        hosts = loopback_lines(&hosts);
+    }
     fs::write(folder.join("resolv.conf"), resolv_conf(network, &resolv))?;
     let ours = format!("\n{} {HOST}\n{} {HOST}\n", network.gateway(), network.gateway_v6());
     fs::write(folder.join("hosts"), hosts + &ours)

@@ -7,28 +7,27 @@
 pub(crate) mod files;
 pub(crate) mod stream;
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use crate::network::Network;
+use crate::rules::{Access, RefuseNames, Rules};
 
 /// The port of DNS.
 pub(crate) const PORT: u16 = 53;
 /// The host's name inside.
-const HOST: &str = "host.plimsoll";
+pub(crate) const HOST: &str = "host.plimsoll";
 /// The domain whose names are all the gateway's.
 const DOMAIN: &str = "plimsoll";
 /// Seconds for which an answer of the gateway's own holds.
 const TTL: u32 = 60;
-/// Addresses whose names are kept. One more replaces the one that would end first.
-const MAX_LEARNED: usize = 8192;
-/// For how long a name is kept, whatever its record says.
-const KEPT: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
+/// The extended error of an answer that rules refuse: "Blocked" (RFC 8914, section 4.16).
+const BLOCKED: (u16, u16) = (15, 15);
 
 /// The treatment of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,16 +40,9 @@ pub enum Treatment {
     Drop,
 }
 
-/// The name of an address, and until when it is kept.
-struct Learned {
-    name: String,
-    until: Instant,
-}
-
-/// The name server's state.
+/// The name server.
 pub struct Names {
-    network: Network,
-    learned: Mutex<HashMap<IpAddr, Learned>>,
+    access: Arc<Access>,
 }
 
 /// A name as in a rule or a file: in small letters, without the dot at its end.
@@ -77,14 +69,24 @@ fn refused(bytes: &[u8]) -> Treatment {
 }
 
 impl Names {
-    /// The name server of a network.
+    /// The name server of a network, without rules.
     pub fn new(network: Network) -> Names {
-        Names { network, learned: Mutex::default() }
+        Names::with(Arc::new(Access::new(Rules::default(), network, false)))
+    }
+
+    /// A name server that answers for allowed names only.
+    pub fn with(access: Arc<Access>) -> Names {
+        Names { access }
+    }
+
+    /// The rules.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Whether this is the name server's address.
     pub(crate) fn serves(&self, to: SocketAddr) -> bool {
-        to == SocketAddr::new(IpAddr::V4(self.network.name_server()), PORT)
+        to == SocketAddr::new(IpAddr::V4(self.access.network().name_server()), PORT)
     }
 
     /// The treatment of a query of the command.
@@ -94,10 +96,18 @@ impl Names {
             return Treatment::Drop;
         }
         let [question] = &*query.queries else { return Treatment::Drop };
-        let Some(records) = self.own_records(question) else { return Treatment::Forward };
+        let allowed = self.access.allows_lookup(&plain(question.name()));
+        let records = match self.own_records(question) {
+            _ if !allowed => Err(match self.access.refuse_names() {
+                RefuseNames::NxDomain => ResponseCode::NXDomain,
+                RefuseNames::Refused => ResponseCode::Refused,
+            }),
+            Some(records) => records,
+            None => return Treatment::Forward,
+        };
         let op_code = OpCode::Query;
         let mut answer = Message::response(query.metadata.id, op_code);
-        answer.metadata.authoritative = true;
+        answer.metadata.authoritative = allowed;
         answer.metadata.recursion_available = true;
         answer.metadata.recursion_desired = query.metadata.recursion_desired;
         answer.add_query(question.clone());
@@ -107,7 +117,13 @@ impl Names {
         }
         if query.edns.is_some() {
             // RFC 6891, section 7.
-            answer.set_edns(Edns::new());
+            let mut edns = Edns::new();
+            if !allowed {
+                let (option, code) = BLOCKED;
+                let data = code.to_be_bytes().to_vec();
+                edns.options_mut().insert(EdnsOption::Unknown(option, data));
+            }
+            answer.set_edns(edns);
         }
         let Ok(bytes) = answer.to_vec() else { return Treatment::Drop };
         self.learn(&bytes, Instant::now());
@@ -122,7 +138,10 @@ impl Names {
         }
         let name = plain(question.name());
         let addresses = if name == HOST {
-            vec![self.network.gateway().into(), self.network.gateway_v6().into()]
+            {
+                let network = self.access.network();
+                vec![network.gateway().into(), network.gateway_v6().into()]
+            }
         } else if name == DOMAIN || name.ends_with(&format!(".{DOMAIN}")) {
             return Some(Err(ResponseCode::NXDomain));
         } else if [RecordType::A, RecordType::AAAA].contains(&question.query_type()) {
@@ -150,30 +169,23 @@ impl Names {
             return;
         }
         let name = plain(question.name());
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        if !response.answers.is_empty() && response.metadata.response_code == ResponseCode::NoError
+        {
+            self.access.looked_up(&name);
+        }
         for record in &response.answers {
             let ip = match record.data {
                 RData::A(ip) => IpAddr::V4(ip.0),
                 RData::AAAA(ip) => IpAddr::V6(ip.0),
                 _ => continue,
             };
-            let held = Duration::from_secs(record.ttl.into()).clamp(KEPT.0, KEPT.1);
-            if learned.len() >= MAX_LEARNED && !learned.contains_key(&ip) {
-                learned.retain(|_, learned| learned.until > now);
-                let first = learned.iter().min_by_key(|(_, learned)| learned.until);
-                if let Some(ip) = first.map(|(&ip, _)| ip).filter(|_| learned.len() >= MAX_LEARNED)
-                {
-                    learned.remove(&ip);
-                }
-            }
-            learned.insert(ip, Learned { name: name.clone(), until: now + held });
+            self.access.keep(ip, &name, Duration::from_secs(record.ttl.into()), now);
         }
     }
 
     /// The name by which the command has learnt of an address.
     pub fn name_of(&self, ip: IpAddr, now: Instant) -> Option<String> {
-        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        learned.get(&ip).filter(|learned| learned.until > now).map(|learned| learned.name.clone())
+        self.access.name_of(ip, now)
     }
 }
 
@@ -231,14 +243,35 @@ mod tests {
         response.add_answer(Record::from_rdata(alias, 5, data));
         let (now, ip) = (Instant::now(), "192.0.2.9".parse().unwrap());
         names.learn(&response.to_vec().unwrap(), now);
-        assert_eq!(names.name_of(ip, now + Duration::from_secs(59)), Some("a.example".to_owned()));
-        assert_eq!(names.name_of(ip, now + KEPT.0), None);
-        for number in 0..=MAX_LEARNED as u32 {
-            let data = RData::A(std::net::Ipv4Addr::from(0xc633_0000 + number).into());
-            response.answers.clear();
-            response.add_answer(Record::from_rdata(Name::root(), 60 + number, data));
-            names.learn(&response.to_vec().unwrap(), now);
+        let at = |seconds| names.name_of(ip, now + Duration::from_secs(seconds));
+        assert_eq!(at(599), Some("a.example".to_owned()));
+        assert_eq!(at(600), None);
+    }
+
+    #[test]
+    fn names_that_no_rule_allows_are_not_passed_on() {
+        let rules = |refuse_names| Rules {
+            allow: vec!["a.example.com".parse().unwrap()],
+            refuse_names,
+            ..Rules::default()
+        };
+        for (refuse_names, code) in [
+            (RefuseNames::NxDomain, ResponseCode::NXDomain),
+            (RefuseNames::Refused, ResponseCode::Refused),
+        ] {
+            let network = "10.0.2.0/24".parse().unwrap();
+            let names = Names::with(Arc::new(Access::new(rules(refuse_names), network, false)));
+            let allowed = names.treat(&query("A.example.com.", RecordType::TXT));
+            assert_eq!(allowed, Treatment::Forward);
+            for name in ["b.example.com.", "host.plimsoll.", "x.a.example.com."] {
+                let mut asked = Message::from_vec(&query(name, RecordType::A)).unwrap();
+                asked.set_edns(Edns::new());
+                let found = answer(names.treat(&asked.to_vec().unwrap()));
+                assert_eq!((found.metadata.response_code, found.answers.len()), (code, 0));
+                let edns = found.edns.unwrap();
+                let blocked = EdnsOption::Unknown(15, vec![0, 15]);
+                assert_eq!(edns.option(15.into()), Some(&blocked));
+            }
         }
-        assert_eq!(names.learned.lock().unwrap().len(), MAX_LEARNED);
     }
 }
