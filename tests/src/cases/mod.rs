@@ -21,7 +21,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 18] = [
+    let groups: [&[Case]; 19] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -35,6 +35,7 @@ pub(crate) fn all() -> Vec<Case> {
         run::calls::CASES,
         run::programs::CASES,
         run::ways::CASES,
+        run::rules::CASES,
         run::attacks::CASES,
         link::CASES,
         stalls::CASES,

@@ -52,7 +52,7 @@ server.serve_forever()";
 
 impl World {
     /// A folder of the scratch folder in which the user may write.
-    fn folder(&self, name: &str) -> Result<PathBuf> {
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.scratch.file(name);
         fs::create_dir_all(&folder).context("making a folder")?;
         chown(&folder, Some(USER), Some(USER)).context("giving a folder away")?;
