@@ -7,6 +7,7 @@ pub mod channel;
 pub mod drill;
 pub mod engine;
 pub mod explain;
+pub mod hello;
 pub mod names;
 pub mod stack;
 pub mod udp;
@@ -18,11 +19,12 @@ use arbitrary::{Arbitrary, Unstructured};
 pub type Target = fn(&[u8]);
 
 /// The fuzz targets by name.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("channel", |bytes| with(bytes, |input| channel::run(&input))),
     ("drill", |bytes| with(bytes, |input| drill::run(&input))),
     ("engine", |bytes| with(bytes, |input| engine::run(&input))),
     ("explain", explain::run),
+    ("hello", hello::run),
     ("names", names::run),
     ("stack", |bytes| with(bytes, |input| stack::run(&input))),
     ("udp", |bytes| with(bytes, |input| udp::run(&input))),

@@ -29,6 +29,8 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::ping_reaches_hosts_beyond_the_gateway", ping_outside),
     Case::light("run::dig_asks_over_udp_and_tcp", dig).needing("dig"),
     Case::light("run::pip_downloads_a_package", pip).needing("/usr/bin/pip3"),
+    Case::light("run::programs_need_no_more_than_their_rules", under_rules)
+        .needing("/usr/bin/pip3"),
     Case::light("run::apt_downloads_a_package", apt).needing("apt-get"),
     Case { limit: Duration::from_secs(180), ..Case::light("run::python_s_socket_tests", python) }
         .needing_module("test.test_socket")
@@ -374,13 +376,51 @@ sum = hashlib.sha256(wheel.read_bytes()).hexdigest()
 (folder / 'index.html').write_text(f'<a href=\"{wheel.name}#sha256={sum}\">{wheel.name}</a>')
 print(sum)";
 
+/// Makes them in the folder of the web server. Returns the digest of the wheel.
+fn make_index(world: &World) -> Result<Ended> {
+    let mut command = Command::new(PYTHON);
+    command.args(["-c", MAKE_INDEX]).current_dir(world.scratch.file("www"));
+    Process::spawn("index", &mut command)?.success(LATER)
+}
+
+/// Programs that look a name up, under a rule for it.
+fn under_rules() -> Result<()> {
+    let world = World::new()?;
+    world.folder("www")?;
+    world.folder("work")?;
+    let _names = world.name_server()?;
+    make_index(&world)?;
+    let sum = world.scratch.generate("www/file", 8_000_000, 1)?;
+    let make = "git init -q r; cd r; echo one > a; git add a
+                git -c user.name=n -c user.email=e commit -qm one
+                git update-server-info; cp -r .git ../r.git";
+    let mut command = Command::new("sh");
+    command.args(["-ec", make]).current_dir(world.scratch.file("www"));
+    Process::spawn("repository", &mut command)?.success(LATER)?;
+    let _web = world.web("www")?;
+    let script = "cd \"$1\"; export HOME=$PWD; url=http://files.example.com:8000
+                  curl -sS --fail -o got $url/file; git clone -q $url/r.git cloned; cat cloned/a
+                  \"$2\" -m pip download -q --no-cache-dir --disable-pip-version-check \
+                  --index-url $url/simple --trusted-host files.example.com tiny
+                  ls tiny-1.0-py3-none-any.whl";
+    let work = world.path("work");
+    let words = ["sh", "-ec", script, "sh", &work, PYTHON];
+    let rules = ["--net-allow", "files.example.com:8000"];
+    let ended = world.ended(&rules, &words)?;
+    ensure!(ended.stdout == "one\ntiny-1.0-py3-none-any.whl\n", "{}", ended.said);
+    ensure!(!ended.said.contains("refused"), "{}", ended.said);
+    expect_digest(&world.scratch.file("work/got"), &sum)?;
+    let rules = ["--net-allow", "other.example.com:8000"];
+    let ended = world.ended(&rules, &words)?;
+    ensure!(ended.said.contains("Could not resolve host: files.example.com"), "{}", ended.said);
+    Ok(())
+}
+
 fn pip() -> Result<()> {
     let world = World::new()?;
     world.folder("www")?;
     world.folder("work")?;
-    let mut command = Command::new(PYTHON);
-    command.args(["-c", MAKE_INDEX]).current_dir(world.scratch.file("www"));
-    let made = Process::spawn("index", &mut command)?.success(LATER)?;
+    let made = make_index(&world)?;
     let _web = world.web("www")?;
     let url = format!("http://{FAR}:8000/simple");
     let script = "cd \"$1\"; export HOME=$PWD; \"$2\" -m pip download -q --no-cache-dir \
