@@ -92,6 +92,20 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     Ok(bits.round() as u64)
 }
 
+/// As [`parse_rate`], for a link at which a run does not seem to hang.
+///
+/// # Errors
+/// If it is less than 10 kbit per second as well.
+pub fn parse_link_rate(text: &str) -> Result<u64, String> {
+    match parse_rate(text)? {
+        bits if bits < 10_000 => Err(format!(
+            "at {bits} bits per second a packet of 1500 bytes takes {} s; give 10kbit or more",
+            12_000 / bits
+        )),
+        bits => Ok(bits),
+    }
+}
+
 /// A rate in the largest unit in which it is a whole number.
 pub fn show_rate(rate: u64) -> String {
     match rate {

@@ -9,7 +9,6 @@ mod carrier;
 mod late;
 mod place;
 mod report;
-mod spec;
 
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
@@ -21,22 +20,24 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plimsoll::now;
 use plimsoll_sim::link::LinkConfig;
+use plimsoll_sim::link::spec::{self, Direction, LinkSpec};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::carrier::Carrier;
 use self::place::Place;
 use self::report::{Check, Report};
-use self::spec::LinkSpec;
 use crate::output::{self, Output, print};
 use crate::{UsageError, units};
 
 /// `plimsoll link`.
 ///
-/// A SPEC is a list of NAME=VALUE: rate=20mbit, delay=20ms (one way), jitter=1ms, loss=1%, burst=4
-/// (mean length of losses in packets), reorder=1%, reorder-delay=5ms, duplicate=0.1%,
-/// corrupt=0.01%, mark=1% (congestion experienced), queue=drop-tail|codel|dual-pi2, buffer=250kB or
-/// buffer=1bdp, overhead=38 (bytes of each packet in addition to IP's), mtu=1500 (longer packets
-/// are dropped silently). Everything else is perfect.
+/// A SPEC is a list of NAME=VALUE: rate=20mbit or trace=FILE (of mahimahi), delay=20ms (one way),
+/// jitter=1ms, loss=1%, burst=4 (mean length of losses in packets), reorder=1%, reorder-delay=5ms,
+/// duplicate=0.1%, corrupt=0.01%, mark=1% (congestion experienced), queue=drop-tail|codel|dual-pi2,
+/// buffer=250kB or buffer=1bdp, overhead=38 (bytes of each packet in addition to IP's), mtu=1500
+/// (longer packets are dropped silently), seed=7. Everything else is perfect. It may begin with 3g,
+/// lte, dsl, satellite, transatlantic or bad-wifi, as in '3g,loss=2%', with the user on the left.
+/// Words of tc netem do as well: 'delay 50ms 20ms loss 0.3% 25%'.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkCommandArgs {
     /// The device at one end, created if it does not exist; NETNS as in `ip netns`
@@ -51,7 +52,7 @@ pub(crate) struct LinkCommandArgs {
     /// Differences of the path from right to left
     #[arg(long, value_name = "SPEC", default_value = "")]
     pub back: LinkSpec,
-    /// Seed of all random numbers
+    /// Seed of all random numbers, unless SPEC has one
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
     /// How long to measure, before any packet is carried, how well rate and delay are kept; 0 skips
@@ -87,7 +88,8 @@ pub(crate) fn run(args: &LinkCommandArgs) -> anyhow::Result<()> {
         say(check.to_string())?;
         check.within(args.max_error)?;
     }
-    let mut carrier = Carrier::open([&args.left, &args.right], configs, args.seed)?;
+    let mut carrier =
+        Carrier::open([&args.left, &args.right], configs, args.link.seed().unwrap_or(args.seed))?;
     say(format!("carrying between {} and {}\n", args.left, args.right))?;
     let began = now();
     carrier.run(args.time.map(|time| began + time), stop.as_fd())?;
@@ -104,15 +106,12 @@ fn configs(args: &LinkCommandArgs) -> Result<[LinkConfig; 2], UsageError> {
     if args.max_error.is_some() && args.check.is_zero() {
         return Err(UsageError("--max-error needs a --check longer than 0".to_owned()));
     }
-    let named = |option: &'static str| move |error: String| UsageError(format!("{option} {error}"));
-    let read = |back: Option<Duration>| {
-        let there = args.link.config(&LinkSpec::default(), back).map_err(named("--link"))?;
-        let back = args.back.config(&args.link, Some(there.delay)).map_err(named("--back"))?;
-        Ok([there, back])
-    };
-    // The buffer of each direction may depend on the delay of the other.
-    let [_, back] = read(None)?;
-    read(Some(back.delay))
+    let back = args.back.over(&args.link);
+    let configs = spec::pair([&args.link, &back], &LinkConfig::default());
+    configs.map_err(|(direction, error)| {
+        let option = if direction == Direction::Up { "--link" } else { "--back" };
+        UsageError(format!("{option} {error}"))
+    })
 }
 
 fn check(args: &LinkCommandArgs, configs: &[LinkConfig; 2]) -> anyhow::Result<Option<Check>> {

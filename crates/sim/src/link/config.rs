@@ -3,6 +3,7 @@
 use plimsoll_tcp::Duration;
 use serde::{Deserialize, Serialize};
 
+use super::trace::Trace;
 use crate::units;
 
 /// The shortest MTU that a link may have: the one that TCP needs (RFC 879).
@@ -17,6 +18,9 @@ pub struct LinkConfig {
     /// never a queue.
     #[serde(with = "units::rate")]
     pub rate: Option<u64>,
+    /// When packets leave the queue, instead of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     /// Time from the last bit of a packet on one side to its arrival on the other.
     #[serde(with = "units::time")]
     pub delay: Duration,
@@ -34,6 +38,8 @@ pub struct LinkConfig {
     /// Probability that a packet is overtaken by those that follow within
     /// [`reorder_delay`](Self::reorder_delay).
     pub reorder: f64,
+    /// How much that of one packet depends on the packet before it: 0 is not at all.
+    pub reorder_correlation: f64,
     /// How much later than the others an overtaken packet arrives, at most: uniform from an eighth
     /// of it.
     #[serde(with = "units::time")]
@@ -53,12 +59,14 @@ impl Default for LinkConfig {
     fn default() -> LinkConfig {
         LinkConfig {
             rate: None,
+            trace: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             mtu: 1500,
             overhead: 0,
             loss: Loss::None,
             reorder: 0.0,
+            reorder_correlation: 0.0,
             reorder_delay: Duration::from_millis(1),
             duplicate: 0.0,
             corrupt: 0.0,
@@ -70,12 +78,14 @@ impl Default for LinkConfig {
 
 plimsoll_tcp::setters!(LinkConfig {
     rate: Option<u64>,
+    trace: Option<Trace>,
     delay: Duration,
     jitter: Duration,
     mtu: u16,
     overhead: u16,
     loss: Loss,
     reorder: f64,
+    reorder_correlation: f64,
     reorder_delay: Duration,
     duplicate: f64,
     corrupt: f64,
@@ -212,13 +222,16 @@ impl LinkConfig {
                 "at 0 nothing ever arrives; take the link down for that".to_owned(),
             );
         }
+        if self.rate.is_some() && self.trace.is_some() {
+            return bad("trace", "it takes the place of a rate; give one of the two".to_owned());
+        }
         if self.reorder > 0.0 && self.reorder_delay.is_zero() {
             return bad("reorder_delay", "with 0 nothing is overtaken; give a time".to_owned());
         }
         self.queue.check()
     }
 
-    fn odds(&self) -> [(&'static str, f64); 8] {
+    fn odds(&self) -> [(&'static str, f64); 9] {
         let (first, rest) = match self.loss {
             Loss::None => (0.0, [0.0; 3]),
             Loss::Independent(odds) => (odds, [0.0; 3]),
@@ -230,6 +243,7 @@ impl LinkConfig {
             ("loss.leave", rest[1]),
             ("loss.good", rest[2]),
             ("reorder", self.reorder),
+            ("reorder_correlation", self.reorder_correlation),
             ("duplicate", self.duplicate),
             ("corrupt", self.corrupt),
             ("mark", self.mark),

@@ -59,17 +59,22 @@ pub(super) struct Dice {
     rng: Rng,
     /// The wire is in its bad state ([`Loss::Bursty`]).
     bad: bool,
+    /// The latest packet is overtaken.
+    overtaken: bool,
 }
 
 impl Dice {
     pub(super) fn new(rng: Rng) -> Dice {
-        Dice { rng, bad: false }
+        Dice { rng, bad: false, overtaken: false }
     }
 
     /// Throws for one packet.
     pub(super) fn roll(&mut self, config: &LinkConfig) -> Fate {
         let lose = self.lose(config.loss);
-        let reorder = self.rng.chance(config.reorder);
+        let (odds, bound) = (config.reorder, config.reorder_correlation);
+        let odds = odds * (1.0 - bound) + if self.overtaken { bound } else { 0.0 };
+        let reorder = self.rng.chance(odds);
+        self.overtaken = reorder;
         let duplicate = self.rng.chance(config.duplicate);
         let corrupt = self.rng.chance(config.corrupt);
         let mark = self.rng.chance(config.mark);

@@ -17,7 +17,7 @@
 //! 2. A packet that is longer than the MTU is dropped. The first one of an offer is given back
 //!    ([`Offered::too_long`]), so that whoever owns the link may answer it with an ICMP error.
 //! 3. The queue takes, marks or drops it ([`QueueConfig`]).
-//! 4. The wire sends it at the rate. The time of one bit that does not fit into whole nanoseconds
+//! 4. The wire sends it at the rate, or at the times of a [`Trace`]. The time of one bit that does not fit into whole nanoseconds
 //!    is kept for the next packet, so that the rate is exact over time.
 //! 5. Behind the queue it may be lost, corrupted, marked or doubled: a loss costs the time of the
 //!    wire, as on a real one. What happens to it, its [`Fate`], was decided when it was offered.
@@ -25,9 +25,12 @@
 //!    longer than those behind it.
 
 mod config;
+mod device;
 mod fate;
 mod queue;
+pub mod spec;
 mod stats;
+mod trace;
 pub(crate) mod wire;
 
 use std::collections::VecDeque;
@@ -38,12 +41,15 @@ use plimsoll_tcp::{Duration, Instant};
 
 pub(crate) use self::config::ANY_PACKETS;
 pub use self::config::{LinkConfig, LinkError, Loss, MIN_MTU, QueueConfig};
+pub use self::device::{Weather, wrap};
 pub use self::fate::Fate;
 pub use self::stats::LinkStats;
+pub use self::trace::Trace;
 pub use self::wire::Ecn;
 
 use self::fate::Dice;
 use self::queue::{Env, Queue, Queued};
+use self::trace::Opportunities;
 use crate::rng::Rng;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -80,6 +86,8 @@ pub struct Link {
     /// Of the last packet's time on the wire, what did not fit into whole nanoseconds: in units of
     /// 1/rate nanoseconds.
     remainder: u64,
+    /// The place in the trace, if there is one.
+    opportunities: Opportunities,
     /// What is on its way, in the order of arrival.
     arrivals: VecDeque<Arrival>,
     /// Packets that keep their order do not arrive before this.
@@ -103,6 +111,7 @@ impl Link {
             up: true,
             sending: None,
             remainder: 0,
+            opportunities: Opportunities::default(),
             arrivals: VecDeque::new(),
             in_order_from: Instant::ZERO,
             dice: Dice::new(Rng::new(seed, 0)),
@@ -131,6 +140,9 @@ impl Link {
             for queued in waiting {
                 self.queue.enqueue(queued, &mut env);
             }
+        }
+        if config.trace != self.config.trace {
+            self.opportunities = Opportunities::default();
         }
         self.remainder = 0;
         self.config = config;
@@ -258,14 +270,19 @@ impl Link {
         let mut env = Env { now: at, rng: &mut self.rng, stats: &mut self.stats };
         let Some(queued) = self.queue.dequeue(&mut env) else { return };
         self.stats.waited(at.since(queued.since));
-        let time = self.time_on_wire(queued.bytes);
+        let time = self.time_on_wire(at, queued.bytes);
         self.stats.busy += time;
         self.sending = Some((at + time, queued));
     }
 
-    fn time_on_wire(&mut self, bytes: u64) -> Duration {
+    /// How long the wire is busy with a packet that it takes at `at`.
+    fn time_on_wire(&mut self, at: Instant, bytes: u64) -> Duration {
+        let bytes = bytes + u64::from(self.config.overhead);
+        if let Some(trace) = &self.config.trace {
+            return self.opportunities.send(trace, at, bytes).since(at);
+        }
         let Some(rate) = self.config.rate else { return Duration::ZERO };
-        let bits = (bytes + u64::from(self.config.overhead)) * 8;
+        let bits = bytes * 8;
         // At most 2^19 bits, which leaves 15 bits for the nanoseconds' 30.
         let scaled = bits * NANOS_PER_SECOND + self.remainder;
         self.remainder = scaled % rate;
