@@ -37,6 +37,9 @@ impl Respond for Stacks {
             Request::Ports | Request::PortAdd { .. } | Request::PortRemove { .. } => {
                 Answer::Error("this process publishes no ports; 'plimsoll run' does".to_owned())
             }
+            Request::Weather { .. } => Answer::Error(
+                "this process has no link of its own; 'plimsoll run --link' does".to_owned(),
+            ),
             Request::Ss => Answer::Sockets(
                 self.0
                     .iter()

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_lab::event_loop::WhenIdle;
 use plimsoll_lab::workload::RequestResponse;
+use plimsoll_sim::link::spec::LinkSpec;
 
 use crate::http::url::Url;
 use crate::service::Service;
@@ -63,6 +64,8 @@ pub(crate) enum Command {
     Qdisc(QdiscArgs),
     /// Print, add or remove the ports that a running `plimsoll run` publishes.
     Port(PortArgs),
+    /// Print or change the link of a running `plimsoll run --link`.
+    Weather(WeatherArgs),
     /// Run packetdrill scripts on this stack and a virtual clock, and report which pass.
     Drill(crate::drill::DrillArgs),
     /// Reproduce published experiments on this machine, before and after.
@@ -452,6 +455,26 @@ pub(crate) struct PortArgs {
     /// Publish this port no more; its connections stay
     #[arg(long, value_name = "[IP:]HOST:GUEST[/udp]")]
     pub remove: Option<plimsoll_gateway::ports::Port>,
+    /// The process to ask.
+    #[command(flatten)]
+    pub target: TargetArgs,
+}
+
+/// `plimsoll weather`.
+///
+/// SPEC is as for `plimsoll run --link`, without a trace and a seed. Names that it does not give stay
+/// as they are. A preset first, which may be `perfect`, leaves nothing of the link before.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WeatherArgs {
+    /// The change of both directions [default: print the link and its counts]
+    #[arg(value_name = "SPEC")]
+    pub both: Option<LinkSpec>,
+    /// The change from the command to the network
+    #[arg(long, value_name = "SPEC")]
+    pub up: Option<LinkSpec>,
+    /// The change from the network to the command
+    #[arg(long, value_name = "SPEC")]
+    pub down: Option<LinkSpec>,
     /// The process to ask.
     #[command(flatten)]
     pub target: TargetArgs,

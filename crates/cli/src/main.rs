@@ -73,6 +73,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Ss(args) => query::ss(args),
         Command::Qdisc(args) => query::qdisc(args),
         Command::Port(args) => query::port(args),
+        Command::Weather(args) => query::weather(args),
         Command::Drill(args) => drill::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Link(args) => link::run(args),

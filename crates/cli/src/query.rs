@@ -1,12 +1,16 @@
-//! `plimsoll nstat`, `sysctl`, `ss`, `qdisc` and `port`: ask a running process and print what it
+//! `plimsoll nstat`, `sysctl`, `ss`, `qdisc`, `port` and `weather`: ask a running process and print what it
 //! says.
 
 use anyhow::bail;
 
-use crate::args::{NstatArgs, PortArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs};
+use plimsoll_gateway::weather::check_change;
+use plimsoll_sim::link::spec::LinkSpec;
+
+use crate::UsageError;
+use crate::args::{NstatArgs, PortArgs, QdiscArgs, SsArgs, SysctlArgs, TargetArgs, WeatherArgs};
 use crate::control::client::ask;
 use crate::control::protocol::{
-    Answer, NetId, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
+    Answer, LinkLine, NetId, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
 };
 use crate::output::print;
 use crate::reference;
@@ -128,6 +132,51 @@ pub(crate) fn port(args: &PortArgs) -> anyhow::Result<()> {
     }
     let text: String = ports.iter().map(|port| format!("{port}\n")).collect();
     print(text.as_bytes())
+}
+
+/// `plimsoll weather`.
+pub(crate) fn weather(args: &WeatherArgs) -> anyhow::Result<()> {
+    let specs = [&args.both, &args.up, &args.down];
+    for spec in specs.into_iter().flatten() {
+        check_change(spec).map_err(UsageError)?;
+    }
+    let text = |spec: &Option<LinkSpec>| {
+        let given = spec.as_ref().filter(|spec| !spec.is_empty());
+        given.map_or_else(String::new, LinkSpec::to_string)
+    };
+    let request = Request::Weather { specs: specs.map(text) };
+    let Answer::Weather(links) = ask(args.target.pid, &request)? else {
+        bail!("the process gave an answer to another question");
+    };
+    if args.target.json {
+        return json(&links);
+    }
+    let text: String = links.iter().map(link_text).collect();
+    print(text.as_bytes())
+}
+
+/// A link, then its counts. Those of rare events are left out while they are zero.
+fn link_text(line: &LinkLine) -> String {
+    let LinkLine { direction, link, offered, offered_bytes, delivered, delivered_bytes, .. } = line;
+    let mut text = format!("{direction:<5}{link}\n");
+    text += &format!("     offered {offered} packets {offered_bytes} bytes, ");
+    text += &format!("delivered {delivered} packets {delivered_bytes} bytes, lost {}\n", line.lost);
+    text += &format!(
+        "     queue {} packets {} bytes, most {} bytes, dropped {}",
+        line.queue_packets, line.queue_bytes, line.queue_bytes_max, line.dropped_full
+    );
+    let rare = [
+        ("dropped early", line.dropped_early),
+        ("too long", line.dropped_long),
+        ("marked", line.marked),
+        ("duplicated", line.duplicated),
+        ("reordered", line.reordered),
+        ("corrupted", line.corrupted),
+    ];
+    for (name, count) in rare.into_iter().filter(|&(_, count)| count > 0) {
+        text += &format!(", {name} {count}");
+    }
+    text + "\n"
 }
 
 /// Prints what each stack answered, below its name if there are several; or all of it as JSON.

@@ -13,13 +13,15 @@ use plimsoll_gateway::policy::Policy;
 use plimsoll_gateway::ports::{Port, PortControl};
 use plimsoll_gateway::rules::rule::Rule;
 use plimsoll_gateway::rules::{self, RefuseNames, Rules, ways_round};
+use plimsoll_gateway::weather::{LinkRequest, WeatherControl};
 use plimsoll_gateway::{init, note, run as gateway};
+use plimsoll_sim::link::spec::{Direction, LinkSpec};
 
 use crate::answers::Stacks;
 use crate::args::Command;
-use crate::control::protocol::{Answer, Request};
+use crate::control::protocol::{Answer, LinkLine, Request};
 use crate::control::server::{self, Respond};
-use crate::units;
+use crate::{UsageError, units};
 
 /// `plimsoll run`.
 #[derive(Clone, Debug, Args)]
@@ -61,6 +63,16 @@ pub(crate) struct RunArgs {
     /// be given several times
     #[arg(short = 'p', long = "publish", value_name = "[IP:]HOST:GUEST[/udp]")]
     pub ports: Vec<Port>,
+    /// Let the command's packets cross a link in both directions, as in '3g,loss=2%' or
+    /// 'rate=20mbit,delay=40ms,queue=1bdp'; SPEC is as for 'plimsoll link'
+    #[arg(long, value_name = "SPEC")]
+    pub link: Option<LinkSpec>,
+    /// Differences of the link from the command to the network
+    #[arg(long, value_name = "SPEC")]
+    pub link_up: Option<LinkSpec>,
+    /// Differences of the link from the network to the command
+    #[arg(long, value_name = "SPEC")]
+    pub link_down: Option<LinkSpec>,
     /// End with the command, and kill what it has left running
     #[arg(long)]
     pub no_wait: bool,
@@ -121,6 +133,8 @@ pub(crate) struct InsideArgs {
     #[arg(long)]
     queues: usize,
     #[arg(long)]
+    no_offloads: bool,
+    #[arg(long)]
     files: PathBuf,
     #[arg(long)]
     cover: Vec<PathBuf>,
@@ -164,6 +178,7 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
                 network: args.network,
                 mtu: args.mtu,
                 queues: args.queues,
+                no_offloads: args.no_offloads,
                 files: args.files.clone(),
                 covered: args.cover.clone(),
                 share_pid: args.share_pid,
@@ -185,7 +200,7 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
     };
     let status = result.unwrap_or_else(|error| {
         say(&error);
-        gateway::FAILED
+        if error.is::<UsageError>() { 2 } else { gateway::FAILED }
     });
     Some(ExitCode::from(status))
 }
@@ -207,9 +222,12 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
     }
     let rules = args.rules();
     let hides = rules.is_any() && !args.keep_sockets;
+    let link = link(args)?;
+    let queues = if link.is_some() { 1 } else { gateway::default_queues() };
     let config = gateway::Config {
         mtu: args.mtu,
-        queues: args.queues.unwrap_or_else(gateway::default_queues),
+        queues: args.queues.unwrap_or(queues),
+        link,
         wait_for_all: !args.no_wait,
         share_pid: args.share_pid,
         policy: Policy {
@@ -230,13 +248,15 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let served = AssertUnwindSafe(|| {
         gateway::run(&config, |running| {
             let stacks = Stacks(vec![("run".to_owned(), running.stack.clone())]);
-            let respond = Arc::new(Answers { stacks, ports: running.ports.clone() });
+            let (ports, weather) = (running.ports.clone(), running.weather.clone());
+            let respond = Arc::new(Answers { stacks, ports, weather });
             match server::open(respond) {
                 Ok(socket) => Ok(Box::new(socket)),
                 Err(error) => {
                     let error = anyhow::Error::new(error);
-                    say(&error
-                        .context("'plimsoll ss', 'nstat', 'sysctl' and 'port' are not answered"));
+                    say(&error.context(
+                        "'plimsoll ss', 'nstat', 'sysctl', 'port' and 'weather' are not answered",
+                    ));
                     Ok(Box::new(()))
                 }
             }
@@ -247,10 +267,49 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
     catch_unwind(served).unwrap_or_else(panicked)
 }
 
+/// The links that the command's packets cross, if there are some.
+fn link(args: &RunArgs) -> anyhow::Result<Option<LinkRequest>> {
+    if [&args.link, &args.link_up, &args.link_down].into_iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    if args.queues.is_some_and(|queues| queues > 1) {
+        let error = "a link has one queue; leave --queues out with --link".to_owned();
+        return Err(UsageError(error).into());
+    }
+    let or_none = |spec: &Option<LinkSpec>| spec.clone().unwrap_or_default();
+    let differences = [or_none(&args.link_up), or_none(&args.link_down)];
+    let request = LinkRequest::new(&or_none(&args.link), &differences, args.mtu);
+    let request = request.map_err(|(direction, error)| {
+        let (option, own) = match direction {
+            Direction::Up => ("--link-up", &args.link_up),
+            Direction::Down => ("--link-down", &args.link_down),
+        };
+        UsageError(format!("{} {error}", if own.is_some() { option } else { "--link" }))
+    })?;
+    Ok(Some(request))
+}
+
 /// Answers the requests of the control socket.
 struct Answers {
     stacks: Stacks,
     ports: PortControl,
+    weather: Option<WeatherControl>,
+}
+
+impl Answers {
+    /// Changes the links if there is something to change.
+    fn weather(&self, specs: &[String; 3]) -> Result<Vec<LinkLine>, String> {
+        let without = "there is no link to change; give --link to 'plimsoll run', which may be \
+                       --link perfect";
+        let weather = self.weather.as_ref().ok_or(without)?;
+        let [both, up, down] = specs.each_ref().map(|spec| spec.parse::<LinkSpec>());
+        let (both, differences) = (both?, [up?, down?]);
+        if [&both].into_iter().chain(&differences).any(|spec| !spec.is_empty()) {
+            weather.change(&both, &differences)?;
+        }
+        let [up, down] = weather.links();
+        Ok(vec![LinkLine::new("up", &up), LinkLine::new("down", &down)])
+    }
 }
 
 impl Respond for Answers {
@@ -259,6 +318,9 @@ impl Respond for Answers {
             Request::Ports => self.ports.list(),
             Request::PortAdd { port } => port.parse().and_then(|port| self.ports.add(port)),
             Request::PortRemove { port } => port.parse().and_then(|port| self.ports.remove(port)),
+            Request::Weather { specs } => {
+                return self.weather(&specs).map_or_else(Answer::Error, Answer::Weather);
+            }
             request => return self.stacks.respond(request),
         };
         match changed {

@@ -50,13 +50,14 @@ pub(crate) struct Gateway {
 
 /// Bytes of the largest receive buffer of a connection inside. Data in flight waits in the
 /// interface's queue before it is read, in front of all others: with Linux's 6 MB, eight bulk flows
-/// kept a small request waiting for 15 ms, and were no faster.
-fn receive_buffer(mtu: u16) -> usize {
-    (usize::from(mtu) * 16).clamp(512 * 1024, 1024 * 1024)
+/// kept a small request waiting for 15 ms, and were no faster. Over a link with a delay it is Linux's:
+/// data in flight is on the link.
+pub(crate) fn receive_buffer(mtu: u16, has_link: bool) -> usize {
+    if has_link { 6 << 20 } else { (usize::from(mtu) * 16).clamp(512 * 1024, 1024 * 1024) }
 }
 
 /// The command's interface as the stack's devices, one for each queue.
-fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
+pub(crate) fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
     let config = FdConfig::with_mtu(mtu).name(crate::INTERFACE).header(PacketHeader::Detect);
     let open = |queue| tun::from_fd(queue, config.clone());
     queues.into_iter().map(open).collect::<Result<_, _>>().context("the command's interface")
@@ -64,13 +65,13 @@ fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
 
 impl Gateway {
     pub(crate) fn new(
-        (mtu, queues): (u16, Vec<OwnedFd>),
+        (devices, receive_buffer): (Vec<Device>, usize),
         (policy, access, descriptors): (Policy, Arc<Access>, usize),
         pcap: Option<&PathBuf>,
         (end, ended): (Arc<End>, Arc<AtomicBool>),
         ports: Ports,
     ) -> Result<(Gateway, PortControl)> {
-        let mut devices = devices(mtu, queues)?.into_iter();
+        let mut devices = devices.into_iter();
         let (count, network) = (devices.len(), policy.network);
         let first = devices.next().context("the interface has no queue")?;
         let mut builder = Stack::builder()
@@ -80,7 +81,7 @@ impl Gateway {
             .address(format!("{}/{}", network.gateway(), Network::PREFIX))
             .address(format!("{}/{}", network.gateway_v6(), Network::PREFIX_V6))
             .any_address()
-            .sysctl("net.ipv4.tcp_rmem", format!("4096 131072 {}", receive_buffer(mtu)));
+            .sysctl("net.ipv4.tcp_rmem", format!("4096 131072 {receive_buffer}"));
         if let Some(path) = pcap {
             builder = builder.pcap(path);
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use plimsoll::device::tun::{self, TunConfig};
+use plimsoll::device::tun::{self, Offloads, TunConfig};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::net::netdevice;
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
@@ -35,6 +35,8 @@ pub struct Inside {
     pub mtu: u16,
     /// Queues of the interface.
     pub queues: usize,
+    /// The interface passes wire segments with complete checksums, and no super-segments.
+    pub no_offloads: bool,
     /// The folder with the files that replace those of the host.
     pub files: PathBuf,
     /// Folders that are empty for the command, and files that it cannot use.
@@ -118,6 +120,7 @@ pub(crate) fn map_ids(uid: u32, gid: u32) -> Result<()> {
 fn make_interface(asked: &Inside) -> Result<(String, Vec<std::os::fd::OwnedFd>)> {
     tun::bring_up("lo").context("cannot bring the loopback interface up")?;
     let config = TunConfig::default().name(INTERFACE).mtu(Some(asked.mtu)).up(true);
+    let config = if asked.no_offloads { config.offloads(Offloads::Off) } else { config };
     let (name, queues) = tun::create(config, asked.queues)?;
     let socket =
         rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);

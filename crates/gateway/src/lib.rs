@@ -21,6 +21,8 @@
 //! there are several where there are processors for them. The first one ([`gateway`]) does more
 //! than the others.
 //!
+//! With [`weather`] the command's packets cross links of the simulator in real time.
+//!
 //! Once it is set up, the gateway confines itself ([`confine`]).
 //!
 //! Limits: it never changes the host's network, and needs no privilege.
@@ -44,6 +46,7 @@ pub mod rules;
 pub mod run;
 mod tcp;
 mod udp;
+pub mod weather;
 mod worker;
 
 use std::io::{self, Write as _};

@@ -132,6 +132,11 @@ impl PortControl {
         (PortControl { requests, waker }, received)
     }
 
+    /// Wakes the loop.
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
     /// Publishes a port. Returns all that are published then.
     ///
     /// # Errors

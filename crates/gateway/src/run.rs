@@ -24,7 +24,8 @@ use crate::names::files as names;
 use crate::policy::Policy;
 use crate::ports::{Port, PortControl, Ports};
 use crate::rules::{Access, Rules};
-use crate::{confine, inside};
+use crate::weather::{LinkRequest, WeatherControl};
+use crate::{confine, gateway, inside};
 
 /// The exit status if the gateway itself has failed, as of a container engine.
 pub const FAILED: u8 = 125;
@@ -36,6 +37,8 @@ pub struct Config {
     pub mtu: u16,
     /// Queues of the command's interface, each with its own loop, 1 to 16.
     pub queues: usize,
+    /// Links that the command's packets cross; for one queue.
+    pub link: Option<LinkRequest>,
     /// Waits for children that outlive the command; they keep the network meanwhile.
     pub wait_for_all: bool,
     /// The command has the host's process namespace, where /proc cannot be mounted.
@@ -66,6 +69,8 @@ pub struct Running<'a> {
     pub stack: &'a Stack,
     /// Changes its published ports.
     pub ports: PortControl,
+    /// Changes its links, if it has some.
+    pub weather: Option<WeatherControl>,
 }
 
 /// Runs the command. Returns its exit status, or 128 and the signal that has ended it. Calls
@@ -110,12 +115,21 @@ pub fn run(
     let rules = Rules { learn: learn.is_some(), ..config.rules.clone() };
     let access = Arc::new(Access::new(rules, config.policy.network, config.policy.verbose));
     let inner = (end.clone(), ended.clone());
-    let queues = (config.mtu, queues);
+    let mut devices = gateway::devices(config.mtu, queues)?;
+    let mut weather = None;
+    if let Some(link) = &config.link {
+        let (wrapped, links) = link.wrap(devices)?;
+        (devices, weather) = (wrapped, Some((links, link)));
+    }
+    let receive_buffer = gateway::receive_buffer(config.mtu, weather.is_some());
+    let queues = (devices, receive_buffer);
     let (mut gateway, ports) =
         Gateway::new(queues, (config.policy, access.clone(), descriptors), pcap, inner, ports)?;
+    let weather =
+        weather.map(|(links, link)| WeatherControl::new(links, link, config.mtu, ports.waker()));
     let limits = confine::files(&config.covered)?;
     pass_signals(&end, &ended)?;
-    let _kept = on_start(&Running { stack: gateway.stack(), ports })?;
+    let _kept = on_start(&Running { stack: gateway.stack(), ports, weather })?;
     gateway.start()?;
     let calls = confine::calls()?;
     if config.policy.verbose {
@@ -160,6 +174,7 @@ fn start(config: &Config, files: PathBuf, end: End) -> Result<Child> {
                 .chain(&config.hidden)
                 .flat_map(|folder| ["--cover".as_ref(), folder.as_os_str()]),
         )
+        .args(config.link.is_some().then_some("--no-offloads"))
         .args((!config.wait_for_all).then_some("--no-wait"))
         .args(config.share_pid.then_some("--share-pid"))
         .arg("--")

@@ -1,5 +1,6 @@
 //! The lines that go over the control socket.
 
+use plimsoll_sim::link::LinkStats;
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of a request line. Answers may be longer.
@@ -41,6 +42,11 @@ pub(crate) enum Request {
         /// The port, as after `-p`.
         port: String,
     },
+    /// The links of `plimsoll run`, and changes of them.
+    Weather {
+        /// The change of both directions, of up, and of down; empty is none.
+        specs: [String; 3],
+    },
     /// Ends a published port.
     PortRemove {
         /// The port, as after `-p`.
@@ -60,6 +66,8 @@ pub(crate) enum Answer {
     Qdiscs(Vec<StackQdiscs>),
     /// The published ports, as after `-p`.
     Ports(Vec<String>),
+    /// The links of `plimsoll run`.
+    Weather(Vec<LinkLine>),
     /// The error's text.
     Error(String),
 }
@@ -157,6 +165,69 @@ pub(crate) struct QdiscLine {
     /// The counters of fair queueing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fq: Option<FqLine>,
+}
+
+/// One direction of the link of `plimsoll run`. Packets are wire segments, bytes are those of IP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkLine {
+    /// `up`, from the command to the network, or `down`.
+    pub direction: String,
+    /// The link, as it was written.
+    pub link: String,
+    /// Packets that were put on it.
+    pub offered: u64,
+    /// Bytes of these.
+    pub offered_bytes: u64,
+    /// Packets that it has delivered.
+    pub delivered: u64,
+    /// Bytes of these.
+    pub delivered_bytes: u64,
+    /// Lost on the wire.
+    pub lost: u64,
+    /// Dropped by a full queue.
+    pub dropped_full: u64,
+    /// Dropped by the queue's management.
+    pub dropped_early: u64,
+    /// Dropped because they were longer than the MTU.
+    pub dropped_long: u64,
+    /// Marked (CE).
+    pub marked: u64,
+    /// Copies that were made.
+    pub duplicated: u64,
+    /// Packets that others were to overtake.
+    pub reordered: u64,
+    /// Packets with a wrong bit.
+    pub corrupted: u64,
+    /// Bytes that wait now.
+    pub queue_bytes: u64,
+    /// Packets that wait now.
+    pub queue_packets: u64,
+    /// The most bytes that ever waited.
+    pub queue_bytes_max: u64,
+}
+
+impl LinkLine {
+    pub(crate) fn new(direction: &str, (link, stats): &(String, LinkStats)) -> LinkLine {
+        LinkLine {
+            direction: direction.to_owned(),
+            link: link.clone(),
+            offered: stats.offered,
+            offered_bytes: stats.offered_bytes,
+            delivered: stats.delivered,
+            delivered_bytes: stats.delivered_bytes,
+            lost: stats.lost,
+            dropped_full: stats.dropped_full,
+            dropped_early: stats.dropped_early,
+            dropped_long: stats.dropped_long,
+            marked: stats.marked + stats.marked_on_wire,
+            duplicated: stats.duplicated,
+            reordered: stats.reordered,
+            corrupted: stats.corrupted,
+            queue_bytes: stats.queue_bytes,
+            queue_packets: stats.queue_packets,
+            queue_bytes_max: stats.queue_bytes_max,
+        }
+    }
 }
 
 /// The counters that only fair queueing has.
