@@ -83,6 +83,10 @@ pub(crate) struct RunArgs {
     /// Write the command's packets to a file, with the stack's reasons as comments (pcapng)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
+    /// Report at the end, on standard error, what held the command up: for each destination the
+    /// causes, the costliest first
+    #[arg(long)]
+    pub explain: bool,
     /// Say on standard error which destinations are refused, and why
     #[arg(long)]
     pub verbose: bool,
@@ -240,6 +244,7 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
         learn: args.learn.clone(),
         ports: args.ports.clone(),
         pcap: args.pcap.clone(),
+        explain: args.explain,
         covered: server::folders(),
         hidden: if hides { ways_round::find() } else { Vec::new() },
         start_inside: vec!["run-inside".to_owned()],

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use crate::nagle::Rule;
+use crate::remedies::{self, Stack};
+
 /// A kind of finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[repr(u8)]
@@ -208,6 +211,11 @@ impl Kind {
                  receiver for a part that it cannot use yet."
             }
         }
+    }
+
+    /// What to do about it, whatever stack the side has.
+    pub fn remedy(self) -> &'static str {
+        remedies::remedy(self, Stack::Other, Rule::Unknown)
     }
 
     /// Whether it costs time; the others cost packets.

@@ -84,7 +84,7 @@ pub use report::{
     Skipped, Sum,
 };
 pub use segments::{CapturedSegment, TcpFlags, segments};
-pub use text::text_report;
+pub use text::{text_report, wrapped};
 pub use unread::UnreadFrames;
 
 use flow::Ends;

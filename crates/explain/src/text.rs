@@ -243,7 +243,10 @@ pub(crate) fn figures(side: &DirectionReport) -> String {
 }
 
 /// Writes words in lines, indented.
-fn wrapped(out: &mut String, text: &str) -> std::fmt::Result {
+///
+/// # Errors
+/// None: writing to a string cannot fail.
+pub fn wrapped(out: &mut String, text: &str) -> std::fmt::Result {
     wrapped_at(out, "     ", text)
 }
 

@@ -22,7 +22,8 @@ use crate::network::Network;
 use crate::ping::Pings;
 use crate::policy::Policy;
 use crate::ports::{self, PortControl, Ports, Request, Socket};
-use crate::reactor::{Readiness, Round, Token};
+use crate::reactor::{Readiness, Round, Token, Tools};
+use crate::reasons::Reasons;
 use crate::rules::Access;
 use crate::worker::{self, Shared, TURN_DATAGRAMS, Task, Worker};
 
@@ -67,7 +68,7 @@ impl Gateway {
     pub(crate) fn new(
         (devices, receive_buffer): (Vec<Device>, usize),
         (policy, access, descriptors): (Policy, Arc<Access>, usize),
-        pcap: Option<&PathBuf>,
+        (pcap, reasons): (Option<&PathBuf>, Option<Arc<Reasons>>),
         (end, ended): (Arc<End>, Arc<AtomicBool>),
         ports: Ports,
     ) -> Result<(Gateway, PortControl)> {
@@ -90,7 +91,7 @@ impl Gateway {
         let pings = UnhandledConfig::default().protocols(false).icmp(false).echo_requests(true);
         let pings = Pings::new(UnhandledPackets::bind(&stack, pings)?);
         let queues = (0..count).map(|queue| stack.queue(queue)).collect::<Result<Vec<_>, _>>()?;
-        let mut others = worker::all(queues, (policy, access), fronts)?;
+        let mut others = worker::all(queues, (policy, access, reasons), fronts)?;
         let mut worker = others.remove(0);
         let (control, requests) = PortControl::new(&worker.tools);
         end.set_nonblocking()?;
@@ -117,6 +118,12 @@ impl Gateway {
 
     pub(crate) fn stack(&self) -> &Stack {
         &self.worker.tools.stack
+    }
+
+    /// What held the command up, with `--explain`.
+    pub(crate) fn explanation(&self) -> Option<String> {
+        let Tools { reasons, names, .. } = &self.worker.tools;
+        reasons.as_ref().map(|reasons| reasons.report(names))
     }
 
     /// Starts the threads of the other loops.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::fronts::Fronts;
 use crate::names::Names;
+use crate::reasons::Reasons;
 use crate::worker::Task;
 
 /// The meaning of a token. Streams and flows have their number above the kind.
@@ -95,6 +96,8 @@ const LEAST_ROOM: usize = 32 * 1024;
 /// The tools of connections and flows.
 pub(crate) struct Tools {
     pub(crate) names: Arc<Names>,
+    /// With `--explain`.
+    pub(crate) reasons: Option<Arc<Reasons>>,
     pub(crate) stack: Stack,
     pub(crate) ready: ReadyQueue,
     epoll: OwnedFd,
@@ -181,9 +184,14 @@ impl Round {
 }
 
 impl Reactor {
-    pub(crate) fn new(queue: QueueLoop, names: Arc<Names>) -> io::Result<(Reactor, Tools)> {
+    pub(crate) fn new(
+        queue: QueueLoop,
+        names: Arc<Names>,
+        reasons: Option<Arc<Reasons>>,
+    ) -> io::Result<(Reactor, Tools)> {
         let tools = Tools {
             names,
+            reasons,
             stack: queue.stack().clone(),
             ready: ReadyQueue::with_kicker(queue.kicker()),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,

@@ -23,6 +23,7 @@ use crate::handover::{End, MAX_QUEUES, Message};
 use crate::names::files as names;
 use crate::policy::Policy;
 use crate::ports::{Port, PortControl, Ports};
+use crate::reasons::Reasons;
 use crate::rules::{Access, Rules};
 use crate::weather::{LinkRequest, WeatherControl};
 use crate::{confine, gateway, inside};
@@ -53,6 +54,8 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// Where a capture of the command's packets goes, with the reasons as comments.
     pub pcap: Option<PathBuf>,
+    /// At the end, reports on standard error why the command waited.
+    pub explain: bool,
     /// Folders that are empty for the command.
     pub covered: Vec<PathBuf>,
     /// Sockets and folders of the host's services that the command does not see.
@@ -111,9 +114,10 @@ pub fn run(
     let ended = Arc::new(AtomicBool::new(false));
     // Limits are those of a thread: one that starts later has them as well.
     confine::give_up_rights()?;
-    let pcap = config.pcap.as_ref();
     let rules = Rules { learn: learn.is_some(), ..config.rules.clone() };
     let access = Arc::new(Access::new(rules, config.policy.network, config.policy.verbose));
+    let reasons = config.explain.then(|| Arc::new(Reasons::new()));
+    let observers = (config.pcap.as_ref(), reasons);
     let inner = (end.clone(), ended.clone());
     let mut devices = gateway::devices(config.mtu, queues)?;
     let mut weather = None;
@@ -123,8 +127,13 @@ pub fn run(
     }
     let receive_buffer = gateway::receive_buffer(config.mtu, weather.is_some());
     let queues = (devices, receive_buffer);
-    let (mut gateway, ports) =
-        Gateway::new(queues, (config.policy, access.clone(), descriptors), pcap, inner, ports)?;
+    let (mut gateway, ports) = Gateway::new(
+        queues,
+        (config.policy, access.clone(), descriptors),
+        observers,
+        inner,
+        ports,
+    )?;
     let weather =
         weather.map(|(links, link)| WeatherControl::new(links, link, config.mtu, ports.waker()));
     let limits = confine::files(&config.covered)?;
@@ -142,6 +151,10 @@ pub fn run(
         file.write_all(access.needed().as_bytes()).context("cannot write the rules")?;
     }
     let ended = inside.wait().context("the inside")?;
+    if let Some(explanation) = gateway.explanation() {
+        // A terminal or pipe that is closed loses it.
+        let _ = io::stderr().write_all(explanation.as_bytes());
+    }
     Ok(match status {
         Some(status) => status,
         None => ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED).max(1),

@@ -20,6 +20,7 @@ use rustix::net::{
 
 use crate::names::stream::NameStream;
 use crate::reactor::{Readiness, Token, Tools};
+use crate::reasons::Observer;
 use crate::rules::Check;
 use crate::rules::first_bytes::{FirstBytes, Holding};
 
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     reset_early: bool,
     /// To be found out from the command's first bytes.
     check: Option<Check>,
+    /// With `--explain`, for a connection of the command's.
+    observer: Option<Box<Observer>>,
 }
 
 enum State {
@@ -147,6 +150,8 @@ impl Connection {
         token: Token,
         tools: &Tools,
     ) -> io::Result<Connection> {
+        let target = incoming.destination();
+        let observer = tools.reasons.as_ref().map(|it| Box::new(Observer::new(it, target)));
         let host = dial(to).and_then(|host| {
             tools.watch(&host, token)?;
             Ok(host)
@@ -156,7 +161,7 @@ impl Connection {
                 let syns = Syns::new(incoming.syns());
                 let state = State::Dialling(Some(incoming), syns);
                 let ready = Readiness::default();
-                Ok(Connection { state, host, token, ready, reset_early: false, check })
+                Ok(Connection { state, host, token, ready, reset_early: false, check, observer })
             }
             Err(error) => {
                 refuse(incoming, &error);
@@ -180,7 +185,15 @@ impl Connection {
         tools.watch(&host, token)?;
         let guest = Connector::new(&tools.stack).local(SocketAddr::new(from, 0)).start(to)?;
         let (state, ready) = (State::Entering(guest), Readiness::default());
-        Ok(Connection { state, host, token, ready, reset_early: false, check: None })
+        Ok(Connection {
+            state,
+            host,
+            token,
+            ready,
+            reset_early: false,
+            check: None,
+            observer: None,
+        })
     }
 
     /// Goes on as far as it can.
@@ -205,7 +218,9 @@ impl Connection {
                         // It was open: the command is to see that, and the reset.
                         Ok(Err(Errno::CONNRESET)) => self.reset_early = true,
                         Ok(Err(error)) | Err(error) => {
-                            refuse(attempt, &error.into());
+                            let error = error.into();
+                            self.observer.iter_mut().for_each(|it| it.failed(&error));
+                            refuse(attempt, &error);
                             return Progress::Done;
                         }
                     }
@@ -251,8 +266,15 @@ impl Connection {
         // Data leaves the host as the command has sent it.
         let _ = self.host.set_nodelay(true);
         match guest.local_addr() {
-            Ok(local) if tools.names.serves(local) => State::Names(NameStream::new(guest)),
-            _ => State::Open(Open::new(guest, self.check.take())),
+            Ok(local) if tools.names.serves(local) => {
+                self.observer = None;
+                State::Names(NameStream::new(guest))
+            }
+            _ => {
+                let names = &tools.names;
+                self.observer.iter_mut().for_each(|it| it.opened(&self.host, &guest, names));
+                State::Open(Open::new(guest, self.check.take()))
+            }
         }
     }
 
@@ -406,6 +428,7 @@ impl Connection {
             };
             if seen.is_empty() {
                 open.up = false;
+                self.observer.iter_mut().for_each(|it| it.ended());
                 self.host.shutdown(Shutdown::Write).map_err(|_| Side::Host)?;
                 break;
             }
@@ -420,8 +443,17 @@ impl Connection {
                     moved += count;
                     self.ready.writable = count == seen.len();
                     take(&open.guest, count)?;
+                    if let Some(observer) = &mut self.observer {
+                        observer.sent(count, &self.host, &open.guest);
+                        if !self.ready.writable {
+                            observer.host_is_full();
+                        }
+                    }
                 }
-                Err(Errno::AGAIN) => self.ready.writable = false,
+                Err(Errno::AGAIN) => {
+                    self.ready.writable = false;
+                    self.observer.iter_mut().for_each(|it| it.host_is_full());
+                }
                 Err(Errno::INTR) => {}
                 Err(_) => return Err(Side::Host),
             }
@@ -438,6 +470,7 @@ impl Connection {
                 match open.guest.write_shared(std::slice::from_ref(&part), WriteFlags::default()) {
                     Ok(count) => {
                         moved += count;
+                        self.observer.iter_mut().for_each(|it| it.delivered(&open.guest));
                         let rest = part.range(count, part.len());
                         open.pending = (!rest.is_empty()).then_some(rest);
                     }
@@ -445,6 +478,7 @@ impl Connection {
                         open.pending = Some(part);
                         let waker = tools.ready.waker(self.token.number());
                         if !open.guest.poll_writable(&waker) {
+                            self.observer.iter_mut().for_each(|it| it.command_is_full());
                             return Ok(false);
                         }
                     }
@@ -463,11 +497,14 @@ impl Connection {
                 }
                 Ok((data, _)) if data.is_empty() => {
                     open.down = false;
+                    self.observer.iter_mut().for_each(|it| it.ended());
                     open.guest.shutdown(Shutdown::Write).map_err(|_| Side::Guest)?;
                 }
                 Ok((data, may_have_more)) => {
                     // The end of the stream comes with its own event.
                     self.ready.readable = may_have_more || self.ready.ended;
+                    let len = data.len();
+                    self.observer.iter_mut().for_each(|it| it.received(len, &self.host));
                     open.pending = Some(data);
                 }
                 Err(Errno::AGAIN) => self.ready.readable = false,

@@ -303,6 +303,11 @@ impl Flow {
         match (tools.names.treat(query), &mut self.lookup, &self.guest) {
             (Treatment::Forward, Some(lookup), _) => {
                 let again = lookup.keep(query);
+                if let (Some(reasons), Some(guest)) = (&tools.reasons, &self.guest)
+                    && let Ok(to) = guest.local_addr()
+                {
+                    reasons.asked(to, self.token.number(), query);
+                }
                 if again && self.change_server(tools) {
                     return Ok(());
                 }
@@ -386,6 +391,9 @@ impl Flow {
             }
             if let Some(lookup) = &mut self.lookup {
                 lookup.answered(&buf[end..end + len]);
+                if let Some(reasons) = &tools.reasons {
+                    reasons.answered(self.token.number(), &buf[end..end + len]);
+                }
                 tools.names.learn(&buf[end..end + len], Instant::now());
             }
             if end == 0 {

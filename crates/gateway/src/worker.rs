@@ -21,6 +21,7 @@ use crate::mapping::{self, Mapping};
 use crate::names::{Names, files};
 use crate::policy::Policy;
 use crate::reactor::{Reactor, Readiness, Round, Token, Tools};
+use crate::reasons::Reasons;
 use crate::routing::Routes;
 use crate::rules::rule::Protocol;
 use crate::rules::{Access, Check};
@@ -163,11 +164,11 @@ pub(crate) struct Worker {
 /// The loops of all queues.
 pub(crate) fn all(
     queues: Vec<QueueLoop>,
-    (policy, access): (Policy, Arc<Access>),
+    (policy, access, reasons): (Policy, Arc<Access>, Option<Arc<Reasons>>),
     fronts: Fronts,
 ) -> Result<Vec<Worker>> {
     let names = Arc::new(Names::with(access));
-    let reactor = |queue| Reactor::new(queue, names.clone());
+    let reactor = |queue| Reactor::new(queue, names.clone(), reasons.clone());
     let loops = queues.into_iter().map(reactor).collect::<io::Result<Vec<_>>>()?;
     let inbox = |(_, tools): &(Reactor, Tools)| Inbox {
         tasks: Mutex::default(),

@@ -115,8 +115,18 @@ impl NameStream {
                 return Progress::Done;
             }
             let were_full = (!up.has_room(), !down.has_room());
-            treat(&tools.names, up, down);
-            down.pass(|message| tools.names.learn(&message[2..], Instant::now()));
+            let to = guest.local_addr().ok();
+            treat(&tools.names, up, down, |query| {
+                if let (Some(reasons), Some(to)) = (&tools.reasons, to) {
+                    reasons.asked(to, token.number(), query);
+                }
+            });
+            down.pass(|message| {
+                tools.names.learn(&message[2..], Instant::now());
+                if let Some(reasons) = &tools.reasons {
+                    reasons.answered(token.number(), &message[2..]);
+                }
+            });
             if !up.write(&mut &*host) || !down.write(&mut &*guest) {
                 return Progress::Done;
             }
@@ -146,7 +156,7 @@ impl NameStream {
 }
 
 /// Answers or passes on each whole query.
-fn treat(names: &Names, up: &mut Lane, down: &mut Lane) {
+fn treat(names: &Names, up: &mut Lane, down: &mut Lane, mut each_passed: impl FnMut(&[u8])) {
     let mut forward = Vec::new();
     up.take(|message| match names.treat(&message[2..]) {
         Treatment::Answer(answer) => {
@@ -154,7 +164,10 @@ fn treat(names: &Names, up: &mut Lane, down: &mut Lane) {
             down.out.extend(len.to_be_bytes());
             down.out.extend(answer.iter().take(len.into()));
         }
-        Treatment::Forward => forward.extend_from_slice(message),
+        Treatment::Forward => {
+            each_passed(&message[2..]);
+            forward.extend_from_slice(message);
+        }
         Treatment::Drop => {}
     });
     up.out.extend(forward);
