@@ -462,8 +462,8 @@ pub(crate) struct PortArgs {
 
 /// `plimsoll weather`.
 ///
-/// SPEC is as for `plimsoll run --link`, without a trace and a seed. Names that it does not give stay
-/// as they are. A preset first, which may be `perfect`, leaves nothing of the link before.
+/// SPEC is as for `plimsoll run --link`, without a trace and a seed. Names that it does not give
+/// stay as they are. A preset first, which may be `perfect`, leaves nothing of the link before.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WeatherArgs {
     /// The change of both directions [default: print the link and its counts]

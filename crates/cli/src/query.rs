@@ -1,8 +1,7 @@
-//! `plimsoll nstat`, `sysctl`, `ss`, `qdisc`, `port` and `weather`: ask a running process and print what it
-//! says.
+//! `plimsoll nstat`, `sysctl`, `ss`, `qdisc`, `port` and `weather`: ask a running process and print
+//! what it says.
 
 use anyhow::bail;
-
 use plimsoll_gateway::weather::check_change;
 use plimsoll_sim::link::spec::LinkSpec;
 

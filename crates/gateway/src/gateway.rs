@@ -51,7 +51,7 @@ pub(crate) struct Gateway {
 
 /// Bytes of the largest receive buffer of a connection inside. Data in flight waits in the
 /// interface's queue before it is read, in front of all others: with Linux's 6 MB, eight bulk flows
-/// kept a small request waiting for 15 ms, and were no faster. Over a link with a delay it is Linux's:
+/// kept a small request waiting for 15 ms, and were no faster. With a link the bound is Linux's:
 /// data in flight is on the link.
 pub(crate) fn receive_buffer(mtu: u16, has_link: bool) -> usize {
     if has_link { 6 << 20 } else { (usize::from(mtu) * 16).clamp(512 * 1024, 1024 * 1024) }

@@ -15,7 +15,7 @@ const SEED: u64 = 1;
 /// The links that were asked for.
 #[derive(Clone, Debug)]
 pub struct LinkRequest {
-    /// What was written for the links, up (from the command to the network) first.
+    /// The text of both, up (from the command to the network) first.
     specs: [LinkSpec; 2],
     configs: [LinkConfig; 2],
 }

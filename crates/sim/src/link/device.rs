@@ -10,8 +10,8 @@
 //! Links carry wire segments, so the device has no offloads for the stack. The device inside should
 //! receive none, either: a super-segment is cut before it crosses the link.
 //!
-//! Another thread may read and change the links. After a change it must wake the poller, whose sleep
-//! was planned for the links before.
+//! Another thread may read and change the links. After a change it must wake the poller, whose
+//! sleep was planned for the links before.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ impl Weather {
         Ok(())
     }
 
-    /// What the links have counted.
+    /// The counts of the links.
     pub fn stats(&self) -> [LinkStats; 2] {
         self.0.each_ref().map(|link| lock(link).stats().clone())
     }

@@ -17,8 +17,8 @@
 //! 2. A packet that is longer than the MTU is dropped. The first one of an offer is given back
 //!    ([`Offered::too_long`]), so that whoever owns the link may answer it with an ICMP error.
 //! 3. The queue takes, marks or drops it ([`QueueConfig`]).
-//! 4. The wire sends it at the rate, or at the times of a [`Trace`]. The time of one bit that does not fit into whole nanoseconds
-//!    is kept for the next packet, so that the rate is exact over time.
+//! 4. The wire sends it at the rate, or at the times of a [`Trace`]. The time of one bit that does
+//!    not fit into whole nanoseconds is kept for the next packet, so that the rate is exact.
 //! 5. Behind the queue it may be lost, corrupted, marked or doubled: a loss costs the time of the
 //!    wire, as on a real one. What happens to it, its [`Fate`], was decided when it was offered.
 //! 6. It arrives after the delay. Jitter keeps packets in order; a packet that is overtaken takes

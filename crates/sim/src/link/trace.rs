@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(send(102, 700), at(102));
         assert_eq!(send(102, 700), at(102));
         assert_eq!(send(102, 700), at(105));
-        // What is left of an opportunity is lost, as is one at which nothing waits.
+        // The rest of an opportunity is lost, as is one at which nothing waits.
         assert_eq!(send(106, 100), at(110));
         assert_eq!(send(113, 3000), at(120));
         assert_eq!(send(120, 1500), at(122));
