@@ -21,7 +21,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 19] = [
+    let groups: [&[Case]; 20] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -36,6 +36,7 @@ pub(crate) fn all() -> Vec<Case> {
         run::programs::CASES,
         run::ways::CASES,
         run::rules::CASES,
+        run::weather::CASES,
         run::attacks::CASES,
         link::CASES,
         stalls::CASES,

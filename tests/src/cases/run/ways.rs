@@ -28,14 +28,14 @@ while True:
 
 impl World {
     /// This program as the ordinary user, with a command that asks a running one.
-    fn ask(&self, words: &[&str]) -> Result<Ended> {
+    pub(super) fn ask(&self, words: &[&str]) -> Result<Ended> {
         let program = self.scratch.file("plimsoll");
         let words = [&[program.to_str().context("a path is text")?], words].concat();
         Process::spawn("plimsoll", &mut self.directly(&words))?.wait(LATER)
     }
 
     /// Starts `run` and waits until its command is ready.
-    fn started(&self, options: &[&str], command: &[&str]) -> Result<Process> {
+    pub(super) fn started(&self, options: &[&str], command: &[&str]) -> Result<Process> {
         let mut process = Process::spawn("plimsoll run", &mut self.run(options, command)?)?;
         process.wait_line(LATER, |line| line == "ready")?;
         Ok(process)
