@@ -12,7 +12,7 @@ pub enum Kind {
     /// A server refused a connection.
     #[serde(rename = "connect_refused")]
     Refused,
-    /// Nobody answered a SYN.
+    /// No host answered a SYN.
     #[serde(rename = "connect_unanswered")]
     NoAnswer,
     /// The client had to repeat its SYN.
@@ -48,7 +48,7 @@ pub enum Kind {
     /// Segments above some size never arrived.
     #[serde(rename = "mtu_black_hole")]
     TooLarge,
-    /// Data was lost, and the receiver waited for it to be sent again.
+    /// Data was lost, and the receiver waited for its retransmission.
     #[serde(rename = "lost_packets")]
     Loss,
     /// The sender had filled the window, which data waiting for its reader had made small.
@@ -145,7 +145,7 @@ impl Kind {
         }
     }
 
-    /// What happened, as far as the kind alone tells; see [`Reason`](crate::Reason).
+    /// The event, as far as the kind alone shows it; see [`Reason`](crate::Reason).
     pub fn cause(self) -> &'static str {
         match self {
             Kind::Refused => "The client's SYN was answered with a refusal.",
@@ -213,7 +213,7 @@ impl Kind {
         }
     }
 
-    /// What to do about it, whatever stack the side has.
+    /// The remedy, whatever stack the side has.
     pub fn remedy(self) -> &'static str {
         remedies::remedy(self, Stack::Other, Rule::Unknown)
     }
@@ -249,7 +249,7 @@ impl Kind {
         matches!(self, Kind::Fractional | Kind::TailApart | Kind::SmallWrites | Kind::WakeUps)
     }
 
-    /// The share of time or packets below which it is not told.
+    /// The share of time or packets below which it is not reported.
     pub(crate) fn least_share(self) -> f64 {
         match self {
             Kind::Stall | Kind::RepeatedSyn | Kind::LateHandshake => 0.0,

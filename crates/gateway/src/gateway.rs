@@ -120,7 +120,7 @@ impl Gateway {
         &self.worker.tools.stack
     }
 
-    /// What held the command up, with `--explain`.
+    /// The causes for which the command waited, with `--explain`.
     pub(crate) fn explanation(&self) -> Option<String> {
         let Tools { reasons, names, .. } = &self.worker.tools;
         reasons.as_ref().map(|reasons| reasons.report(names))

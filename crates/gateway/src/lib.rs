@@ -17,7 +17,8 @@
 //! name server go to the host's ([`names`]). [`policy`] judges every address immediately before it
 //! is dialled, and the user's [`rules`] come after that.
 //!
-//! With `--explain`, [`reasons`] has the times of each connection and reports why the command waited.
+//! With `--explain`, [`reasons`] has the times of each connection and reports why the command
+//! waited.
 //!
 //! A loop ([`worker`], on a [`reactor`]) serves a queue of the stack and its sockets of the host;
 //! there are several where there are processors for them. The first one ([`gateway`]) does more

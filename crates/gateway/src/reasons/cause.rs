@@ -79,7 +79,7 @@ impl Cause {
         }
     }
 
-    /// What happened.
+    /// The event.
     pub(super) fn explanation(self) -> &'static str {
         match self {
             Cause::RepeatedSyn => Reason::SynLost.cause(),
@@ -102,7 +102,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub(super) fn remedy(self) -> &'static str {
         match self {
             Cause::RepeatedSyn => Reason::SynLost.remedy(),

@@ -20,7 +20,7 @@
 //!
 //! A wait has one cause. Waits of one cause may overlap, in parallel connections or lookups, and
 //! their time counts once ([`waits`]). Time in which the command has asked for nothing is not lost.
-//! What is cheap enough is left out of the [`report`] ([`cause`]).
+//! Causes that cost little are left out of the [`report`] ([`cause`]).
 //!
 //! Everything is bounded: destinations, lookups, and waits that are kept apart. Without `--explain`
 //! there is no [`Reasons`], and connections have no observer.
@@ -87,7 +87,7 @@ struct Book {
     left_out: u64,
 }
 
-/// What is known of all destinations.
+/// The observations of all destinations.
 pub(crate) struct Reasons {
     begun: Instant,
     has_figures: bool,
