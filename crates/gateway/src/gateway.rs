@@ -126,6 +126,11 @@ impl Gateway {
         reasons.as_ref().map(|reasons| reasons.report(names))
     }
 
+    /// Ends sleeps to the microsecond from now on, as a link needs it.
+    pub(crate) fn sleep_exactly(&mut self) {
+        self.worker.reactor.is_exact = true;
+    }
+
     /// Starts the threads of the other loops.
     pub(crate) fn start(&mut self) -> Result<()> {
         for (number, worker) in (1..).zip(self.others.drain(..)) {

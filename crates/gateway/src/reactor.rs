@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll::{ChunkWriter, IdlePolls, QueueLoop, ReadyQueue, Slice, Stack, Watch};
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 use crate::fronts::Fronts;
@@ -145,6 +145,8 @@ pub(crate) struct Reactor {
     watches: Vec<Watch>,
     idle: IdlePolls,
     tokens: Vec<usize>,
+    /// Sleeps end to the microsecond, for one more system call each.
+    pub(crate) is_exact: bool,
 }
 
 /// The tokens that a round has found ready. It belongs to the loop's thread.
@@ -198,7 +200,7 @@ impl Reactor {
             chunk: None,
         };
         let (watches, tokens, idle) = (Vec::new(), Vec::new(), IdlePolls::new());
-        Ok((Reactor { queue, watches, idle, tokens }, tools))
+        Ok((Reactor { queue, watches, idle, tokens, is_exact: false }, tools))
     }
 
     /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, but no
@@ -242,10 +244,19 @@ impl Reactor {
             self.watches = watches;
         }
         let timeout = wait.timeout().into_iter().chain(longest).min();
-        let timeout = timeout.map(|time| Timespec {
+        let mut timeout = timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
+        if self.is_exact && timeout.is_some() {
+            // Here `epoll_wait` counts in milliseconds.
+            let mut set = [PollFd::new(&tools.epoll, PollFlags::IN)];
+            match poll(&mut set, timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            timeout = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
         round.wait(&tools.epoll, timeout.as_ref())?;
         Ok(!round.ready.is_empty())
     }

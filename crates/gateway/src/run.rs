@@ -134,6 +134,9 @@ pub fn run(
         inner,
         ports,
     )?;
+    if weather.is_some() {
+        gateway.sleep_exactly();
+    }
     let weather =
         weather.map(|(links, link)| WeatherControl::new(links, link, config.mtu, ports.waker()));
     let limits = confine::files(&config.covered)?;

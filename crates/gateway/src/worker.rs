@@ -134,7 +134,7 @@ impl<T> Numbered<T> {
 pub(crate) struct Worker {
     queue: usize,
     pub(crate) shared: Arc<Shared>,
-    reactor: Reactor,
+    pub(crate) reactor: Reactor,
     pub(crate) tools: Tools,
     pub(crate) routes: Routes,
     connections: Numbered<Connection>,
