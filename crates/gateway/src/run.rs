@@ -92,11 +92,7 @@ pub fn run(
         crate::note("/etc/resolv.conf names no name server");
     }
     let ports = Ports::open(&config.ports)?;
-    let learn = config
-        .learn
-        .as_ref()
-        .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())));
-    let learn = learn.transpose()?;
+    let learn = config.learn.as_ref().map(create).transpose()?;
     let (end, theirs) = End::pair()?;
     let mut inside = start(config, files.path().to_owned(), theirs)?;
     // No other process of the same user may look into this one.
@@ -204,6 +200,11 @@ fn start(config: &Config, files: PathBuf, end: End) -> Result<Child> {
 fn failed(inside: &mut Child) -> u8 {
     let _ = inside.wait();
     FAILED
+}
+
+/// Makes a file before the rights to do so are given up.
+fn create(path: &PathBuf) -> Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Passes our standard input to the command, if we have one.
