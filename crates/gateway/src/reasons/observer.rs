@@ -139,7 +139,7 @@ impl Observer {
         self.up += len as u64;
         if let Some(since) = self.host_full.take() {
             let mut rest = now - since;
-            let limited = change.window_limited.min(rest);
+            let limited = part_of(rest, change.window_limited);
             if limited >= NOTICEABLE {
                 self.record(Cause::SlowReader, now - limited, now);
                 rest -= limited;
@@ -217,11 +217,17 @@ impl Observer {
         }
         let limited = guest.info().rwnd_limited;
         let before = std::mem::replace(&mut self.command_limited, limited);
-        let limited = limited.saturating_sub(before).min(now - since);
+        let limited = part_of(now - since, limited.saturating_sub(before));
         if limited >= NOTICEABLE {
             self.record(Cause::SlowCommand, now - limited, now);
         }
     }
+}
+
+/// The part of a wait in which a window limited the sender. A window that did so most of the time
+/// opens by and by, and is the cause of the whole.
+fn part_of(wait: Duration, limited: Duration) -> Duration {
+    if limited * 2 >= wait { wait } else { limited }
 }
 
 /// Whether data that has just come had waited for the stack's delayed ACK, for `gap` in all.

@@ -122,6 +122,7 @@ fn time(time: Duration) -> String {
     match time.as_secs_f64() {
         secs if secs >= 1.0 => format!("{secs:.2} s"),
         secs if secs >= 0.01 => format!("{:.0} ms", secs * 1e3),
-        secs => format!("{:.2} ms", secs * 1e3),
+        secs if secs >= 1e-4 => format!("{:.1} ms", secs * 1e3),
+        secs => format!("{:.0} us", secs * 1e6),
     }
 }
