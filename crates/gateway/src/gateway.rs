@@ -120,10 +120,12 @@ impl Gateway {
         &self.worker.tools.stack
     }
 
-    /// The causes for which the command waited, with `--explain`.
-    pub(crate) fn explanation(&self) -> Option<String> {
+    /// Ends all connections. Returns the causes for which the command waited, with `--explain`.
+    pub(crate) fn end(self) -> Option<String> {
         let Tools { reasons, names, .. } = &self.worker.tools;
-        reasons.as_ref().map(|reasons| reasons.report(names))
+        let (reasons, names) = (reasons.clone()?, names.clone());
+        drop(self);
+        Some(reasons.report(&names))
     }
 
     /// Ends sleeps to the microsecond from now on, as a link needs it.

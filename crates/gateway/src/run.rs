@@ -150,7 +150,7 @@ pub fn run(
         file.write_all(access.needed().as_bytes()).context("cannot write the rules")?;
     }
     let ended = inside.wait().context("the inside")?;
-    if let Some(explanation) = gateway.explanation() {
+    if let Some(explanation) = gateway.end() {
         // A terminal or pipe that is closed loses it.
         let _ = io::stderr().write_all(explanation.as_bytes());
     }

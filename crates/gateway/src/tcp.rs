@@ -300,7 +300,13 @@ impl Connection {
     /// are late. The command's side says nothing then, or is reset.
     pub(crate) fn is_abandoned(&mut self, tools: &Tools) -> bool {
         match &mut self.state {
-            State::Dialling(Some(incoming), syns) => syns.have_ended(incoming.syns()),
+            State::Dialling(Some(incoming), syns) => {
+                let have_ended = syns.have_ended(incoming.syns());
+                if have_ended && let Some(observer) = &mut self.observer {
+                    observer.abandoned(syns.latest);
+                }
+                have_ended
+            }
             State::Open(Open { first: Some(first), .. }) if first.are_late() => {
                 first.refuse(tools.names.access());
                 self.reset_guest();

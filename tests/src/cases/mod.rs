@@ -21,7 +21,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 20] = [
+    let groups: [&[Case]; 21] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -34,6 +34,7 @@ pub(crate) fn all() -> Vec<Case> {
         run::CASES,
         run::calls::CASES,
         run::programs::CASES,
+        run::reasons::CASES,
         run::ways::CASES,
         run::rules::CASES,
         run::weather::CASES,

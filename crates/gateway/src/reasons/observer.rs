@@ -39,6 +39,8 @@ pub(crate) struct Observer {
     begun: Instant,
     is_open: bool,
     is_refused: bool,
+    /// The latest SYN of an attempt that the command has given up, some time after it.
+    abandoned: Option<Instant>,
     /// No side has ended.
     is_active: bool,
     latest: Latest,
@@ -65,6 +67,7 @@ impl Observer {
             begun,
             is_open: false,
             is_refused: false,
+            abandoned: None,
             is_active: false,
             latest: Latest::Up(begun),
             sample: Sample::default(),
@@ -84,6 +87,11 @@ impl Observer {
     /// The dial has failed.
     pub(crate) fn failed(&mut self, error: &io::Error) {
         self.is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+    }
+
+    /// The command has given up after its latest SYN.
+    pub(crate) fn abandoned(&mut self, latest: Instant) {
+        self.abandoned = Some(latest);
     }
 
     /// Both sides are connected.
@@ -250,10 +258,10 @@ fn waited_for_ack(guest: &TcpStream, gap: Duration) -> bool {
 impl Drop for Observer {
     fn drop(&mut self) {
         self.ended();
-        let now = Instant::now();
+        let until = self.abandoned.unwrap_or_else(Instant::now);
         let mut book = self.reasons.book();
-        if !self.is_open && !self.is_refused && now - self.begun >= NOTICEABLE {
-            book.record(self.to, Cause::NoAnswer, (self.begun, now));
+        if !self.is_open && !self.is_refused && until - self.begun >= NOTICEABLE {
+            book.record(self.to, Cause::NoAnswer, (self.begun, until));
         }
         let Some(destination) = book.destination(self.to) else { return };
         destination.connections += u64::from(!self.is_open);

@@ -3,6 +3,7 @@
 pub(crate) mod attacks;
 pub(crate) mod calls;
 pub(crate) mod programs;
+pub(crate) mod reasons;
 pub(crate) mod rules;
 pub(crate) mod ways;
 pub(crate) mod weather;

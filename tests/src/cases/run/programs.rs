@@ -62,26 +62,26 @@ impl World {
     }
 
     /// Writes a file of the scratch folder.
-    fn write(&self, name: &str, text: &str) -> Result<String> {
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<String> {
         let path = self.scratch.file(name);
         fs::write(&path, text).with_context(|| path.display().to_string())?;
         Ok(path.to_string_lossy().into_owned())
     }
 
     /// The path of a file of the scratch folder.
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.scratch.file(name).to_string_lossy().into_owned()
     }
 
     /// Starts a server at the far host and waits for the line that says that it is ready.
-    fn far(&self, words: &[&str], ready: &'static str) -> Result<Process> {
+    pub(super) fn far(&self, words: &[&str], ready: &'static str) -> Result<Process> {
         let (program, words) = words.split_first().context("a server has a name")?;
         let mut command = self.hosts.far.command(program);
         started(program, command.args(words), ready)
     }
 
     /// The web server, for a folder of the scratch folder.
-    fn web(&self, folder: &str) -> Result<Process> {
+    pub(super) fn web(&self, folder: &str) -> Result<Process> {
         let mut command = self.hosts.far.command(PYTHON);
         command.args(["-c", WEB_SERVER, "0.0.0.0"]).current_dir(self.scratch.file(folder));
         started("web server", &mut command, "ready")
@@ -99,7 +99,7 @@ impl World {
 
     /// A name server at the far host that the near host uses: it gives each name the address
     /// [`dns::ANSWER`], which is the far host's as well.
-    fn name_server(&self) -> Result<Process> {
+    pub(super) fn name_server(&self) -> Result<Process> {
         let address = std::net::Ipv4Addr::from(dns::ANSWER);
         self.hosts.far.ip(&format!("addr add {address}/24 dev v1"))?;
         self.write("resolv.conf", &format!("nameserver {FAR}\n"))?;
@@ -132,7 +132,7 @@ fn curl() -> Result<()> {
 }
 
 /// An ssh server for root with a key of the user's, and the words of a client of it.
-fn ssh_server(world: &World) -> Result<(Process, String)> {
+pub(super) fn ssh_server(world: &World) -> Result<(Process, String)> {
     let keys = world.folder("keys")?;
     for name in ["host", "user"] {
         let mut command = Command::new("ssh-keygen");

@@ -33,7 +33,12 @@ impl World {
     /// a veth pair an ICMP error may come while the kernel still works for the call, and then it is
     /// handled in another way.
     pub(super) fn with_delay() -> Result<World> {
-        let (link, near, far) = Path::new(&["--link", "delay=1ms"])?.into_parts();
+        World::with_link("delay=1ms")
+    }
+
+    /// A world whose hosts are joined by a path with these properties.
+    pub(super) fn with_link(properties: &str) -> Result<World> {
+        let (link, near, far) = Path::new(&["--link", properties])?.into_parts();
         World::between(Veth { near, far }, Some(link))
     }
 
