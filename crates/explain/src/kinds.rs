@@ -213,7 +213,7 @@ impl Kind {
         }
     }
 
-    /// The remedy, whatever stack the side has.
+    /// The remedy that helps with any stack.
     pub fn remedy(self) -> &'static str {
         remedies::remedy(self, Stack::Other, Rule::Unknown)
     }

@@ -79,7 +79,7 @@ impl Cause {
         }
     }
 
-    /// The event.
+    /// The events behind it.
     pub(super) fn explanation(self) -> &'static str {
         match self {
             Cause::RepeatedSyn => Reason::SynLost.cause(),

@@ -3,8 +3,8 @@
 //! # Theory of operation
 //!
 //! The gateway is between the command and the network, so it sees when the command's data comes,
-//! when the host's socket takes it, and when the answer is there. A [`observer`] has the times of
-//! one connection, and reads the kernel's figures of the host's socket ([`tcp_info`]) with each
+//! when the host's socket takes it, and when the answer is there. An [`observer`] has the times
+//! of one connection, and reads the kernel's figures of the host's socket ([`tcp_info`]) with each
 //! piece of data. It thus compares two moments, and decides which of the sides was waited for
 //! between them:
 //!
@@ -20,7 +20,7 @@
 //!
 //! A wait has one cause. Waits of one cause may overlap, in parallel connections or lookups, and
 //! their time counts once ([`waits`]). Time in which the command has asked for nothing is not lost.
-//! Causes that cost little are left out of the [`report`] ([`cause`]).
+//! The [`report`] leaves out causes that cost little ([`cause`]).
 //!
 //! Everything is bounded: destinations, lookups, and waits that are kept apart. Without `--explain`
 //! there is no [`Reasons`], and connections have no observer.
@@ -87,7 +87,7 @@ struct Book {
     left_out: u64,
 }
 
-/// The observations of all destinations.
+/// The waits for all destinations.
 pub(crate) struct Reasons {
     begun: Instant,
     has_figures: bool,

@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::explain_finds_a_slow_name_server", slow_names),
     Case::light("run::explain_finds_needless_connections", reconnects),
     Case::light("run::explain_finds_a_server_that_is_not_there", absent),
+    Case::light("run::explain_finds_a_repeated_syn", repeated_syn),
     // Others that use the processors would hold them up.
     Case::heavy("run::explain_finds_nothing_in_healthy_programs", healthy),
     Case::heavy("run::explain_finds_nothing_in_healthy_iperf3", iperf3).needing("iperf3"),
@@ -141,12 +142,25 @@ fn reconnects() -> Result<()> {
     Ok(())
 }
 
+/// Has the far host drop SYNs that match.
+fn drop_syns(world: &World, which: &str) -> Result<()> {
+    let far = &world.hosts.far;
+    far.run("nft add table ip t")?;
+    far.run("nft add chain ip t c { type filter hook input priority 0 ; }")?;
+    far.run(&format!("nft add rule ip t c tcp dport 7 tcp flags syn {which} drop")).map(drop)
+}
+
+fn repeated_syn() -> Result<()> {
+    let world = World::new()?;
+    let _servers = world.servers("serve")?;
+    // The first one, and each second one after it.
+    drop_syns(&world, "numgen inc mod 2 == 0")?;
+    first(&world.client("asks", &["5"])?, &at(7), "Connecting waited for a repeated SYN: ")
+}
+
 fn absent() -> Result<()> {
     let world = World::new()?;
-    // The far host drops SYNs.
-    world.hosts.far.run("nft add table ip t")?;
-    world.hosts.far.run("nft add chain ip t c { type filter hook input priority 0 ; }")?;
-    world.hosts.far.run("nft add rule ip t c tcp dport 7 drop")?;
+    drop_syns(&world, "")?;
     let script = format!("import socket; socket.create_connection(('{FAR}', 7), 1.5)");
     let report = world.explained(&[PYTHON, "-c", &script], false)?;
     first(&report, &at(7), "Connections without any answer: ")
