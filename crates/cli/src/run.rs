@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use plimsoll_gateway::config::Config;
 use plimsoll_gateway::inside::{self, Inside};
 use plimsoll_gateway::network::Network;
 use plimsoll_gateway::policy::Policy;
@@ -122,7 +123,7 @@ impl RunArgs {
                 DenyAs::Nxdomain => RefuseNames::NxDomain,
                 DenyAs::Refused => RefuseNames::Refused,
             },
-            learn: false,
+            learn: self.learn.clone(),
         }
     }
 }
@@ -228,7 +229,7 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let hides = rules.is_any() && !args.keep_sockets;
     let link = link(args)?;
     let queues = if link.is_some() { 1 } else { gateway::default_queues() };
-    let config = gateway::Config {
+    let config = Config {
         mtu: args.mtu,
         queues: args.queues.unwrap_or(queues),
         link,
@@ -241,7 +242,6 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
             verbose: args.verbose,
         },
         rules,
-        learn: args.learn.clone(),
         ports: args.ports.clone(),
         pcap: args.pcap.clone(),
         explain: args.explain,

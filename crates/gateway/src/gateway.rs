@@ -4,27 +4,28 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket as HostSocket};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use plimsoll::device::Device;
 use plimsoll::device::tun::{self, FdConfig, PacketHeader};
 use plimsoll::{Stack, UnhandledConfig, UnhandledPackets};
 use rustix::io::Errno;
 
+use crate::config::Config;
 use crate::fronts::Fronts;
 use crate::handover::{End, Message};
+use crate::names::Names;
 use crate::network::Network;
 use crate::ping::Pings;
-use crate::policy::Policy;
 use crate::ports::{self, PortControl, Ports, Request, Socket};
 use crate::reactor::{Readiness, Round, Token, Tools};
 use crate::reasons::Reasons;
 use crate::rules::Access;
+use crate::weather::{Weather, WeatherControl};
 use crate::worker::{self, Shared, TURN_DATAGRAMS, Task, Worker};
 
 /// Visitors of published UDP ports, at most.
@@ -53,47 +54,72 @@ pub(crate) struct Gateway {
 /// interface's queue before it is read, in front of all others: with Linux's 6 MB, eight bulk flows
 /// kept a small request waiting for 15 ms, and were no faster. With a link the bound is Linux's:
 /// data in flight is on the link.
-pub(crate) fn receive_buffer(mtu: u16, has_link: bool) -> usize {
+fn receive_buffer(mtu: u16, has_link: bool) -> usize {
     if has_link { 6 << 20 } else { (usize::from(mtu) * 16).clamp(512 * 1024, 1024 * 1024) }
 }
 
 /// The command's interface as the stack's devices, one for each queue.
-pub(crate) fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
+fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
     let config = FdConfig::with_mtu(mtu).name(crate::INTERFACE).header(PacketHeader::Detect);
     let open = |queue| tun::from_fd(queue, config.clone());
     queues.into_iter().map(open).collect::<Result<_, _>>().context("the command's interface")
 }
 
+/// The stack on the command's interface, and the links before it if there are some.
+fn stack(config: &Config, queues: Vec<OwnedFd>) -> Result<(Stack, Option<Weather>)> {
+    let (count, network) = (queues.len(), config.policy.network);
+    let mut devices = devices(config.mtu, queues)?.into_iter();
+    let mut first = devices.next().context("the interface has no queue")?;
+    let mut weather = None;
+    if let Some(link) = &config.link {
+        ensure!(count == 1, "a link has one queue");
+        let (device, links) = link.wrap(first)?;
+        (first, weather) = (device, Some(links));
+    }
+    let receive_buffer = receive_buffer(config.mtu, weather.is_some());
+    let mut builder = Stack::builder()
+        .device(first)
+        .more_queues(devices)
+        .queues(count)
+        .address(format!("{}/{}", network.gateway(), Network::PREFIX))
+        .address(format!("{}/{}", network.gateway_v6(), Network::PREFIX_V6))
+        .any_address()
+        .sysctl("net.ipv4.tcp_rmem", format!("4096 131072 {receive_buffer}"));
+    if let Some(path) = &config.pcap {
+        builder = builder.pcap(path);
+    }
+    Ok((builder.build_without_thread()?, weather))
+}
+
 impl Gateway {
+    /// A gateway for the queues of the command's interface, and what changes it while it runs.
     pub(crate) fn new(
-        (devices, receive_buffer): (Vec<Device>, usize),
-        (policy, access, descriptors): (Policy, Arc<Access>, usize),
-        (pcap, reasons): (Option<&PathBuf>, Option<Arc<Reasons>>),
+        config: &Config,
+        queues: Vec<OwnedFd>,
+        descriptors: usize,
         (end, ended): (Arc<End>, Arc<AtomicBool>),
         ports: Ports,
-    ) -> Result<(Gateway, PortControl)> {
-        let mut devices = devices.into_iter();
-        let (count, network) = (devices.len(), policy.network);
-        let first = devices.next().context("the interface has no queue")?;
-        let mut builder = Stack::builder()
-            .device(first)
-            .more_queues(devices)
-            .queues(count)
-            .address(format!("{}/{}", network.gateway(), Network::PREFIX))
-            .address(format!("{}/{}", network.gateway_v6(), Network::PREFIX_V6))
-            .any_address()
-            .sysctl("net.ipv4.tcp_rmem", format!("4096 131072 {receive_buffer}"));
-        if let Some(path) = pcap {
-            builder = builder.pcap(path);
-        }
-        let stack = builder.build_without_thread()?;
+    ) -> Result<(Gateway, PortControl, Option<WeatherControl>)> {
+        let (count, policy) = (queues.len(), config.policy);
+        let (stack, links) = stack(config, queues)?;
+        let access = Access::new(config.rules.clone(), policy.network, policy.verbose);
+        let names = Arc::new(Names::with(access));
+        let reasons = config.explain.then(|| Arc::new(Reasons::new()));
         let fronts = Fronts::new(&stack, descriptors)?;
         let pings = UnhandledConfig::default().protocols(false).icmp(false).echo_requests(true);
         let pings = Pings::new(UnhandledPackets::bind(&stack, pings)?);
         let queues = (0..count).map(|queue| stack.queue(queue)).collect::<Result<Vec<_>, _>>()?;
-        let mut others = worker::all(queues, (policy, access, reasons), fronts)?;
+        let mut others = worker::all(queues, policy, (names, reasons), fronts)?;
         let mut worker = others.remove(0);
         let (control, requests) = PortControl::new(&worker.tools);
+        let weather = config
+            .link
+            .as_ref()
+            .zip(links)
+            .map(|(link, links)| WeatherControl::new(links, link, config.mtu, control.waker()));
+        if weather.is_some() {
+            worker.reactor.sleep_exactly()?;
+        }
         end.set_nonblocking()?;
         worker.tools.watch(&*end, Token::End)?;
         ports.watch(&worker.tools)?;
@@ -113,7 +139,7 @@ impl Gateway {
             next_visitor,
             waiting_ports: Vec::new(),
         };
-        Ok((gateway, control))
+        Ok((gateway, control, weather))
     }
 
     pub(crate) fn stack(&self) -> &Stack {
@@ -128,9 +154,9 @@ impl Gateway {
         Some(reasons.report(&names))
     }
 
-    /// Ends sleeps to the microsecond from now on, as a link needs it.
-    pub(crate) fn sleep_exactly(&mut self) {
-        self.worker.reactor.is_exact = true;
+    /// The rules that the run has needed, as a file for `--net-allow @FILE`.
+    pub(crate) fn needed(&self) -> String {
+        self.worker.tools.names.access().needed()
     }
 
     /// Starts the threads of the other loops.

@@ -31,6 +31,7 @@
 //! Limits: it never changes the host's network, and needs no privilege.
 #![forbid(unsafe_code)]
 
+pub mod config;
 mod confine;
 mod fronts;
 mod gateway;

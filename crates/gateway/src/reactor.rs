@@ -2,6 +2,7 @@
 //! of the host's side is ready.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,7 +147,7 @@ pub(crate) struct Reactor {
     idle: IdlePolls,
     tokens: Vec<usize>,
     /// Sleeps end to the microsecond, for one more system call each.
-    pub(crate) is_exact: bool,
+    is_exact: bool,
 }
 
 /// The tokens that a round has found ready. It belongs to the loop's thread.
@@ -201,6 +202,16 @@ impl Reactor {
         };
         let (watches, tokens, idle) = (Vec::new(), Vec::new(), IdlePolls::new());
         Ok((Reactor { queue, watches, idle, tokens, is_exact: false }, tools))
+    }
+
+    /// Ends sleeps to the microsecond from now on, those of this thread.
+    ///
+    /// # Errors
+    /// That of prctl(2).
+    pub(crate) fn sleep_exactly(&mut self) -> io::Result<()> {
+        self.is_exact = true;
+        // Without this the kernel wakes a sleeper up to 50 microseconds late, to save power.
+        Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
     }
 
     /// One round: packets, then what is ready of both sides. Sleeps if there is nothing, but no

@@ -2,7 +2,6 @@
 //! ends.
 
 use std::any::Any;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -18,53 +17,16 @@ use rustix::process::{Resource, Rlimit, getpgrp, getrlimit, setrlimit};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
+use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::handover::{End, MAX_QUEUES, Message};
 use crate::names::files as names;
-use crate::policy::Policy;
-use crate::ports::{Port, PortControl, Ports};
-use crate::reasons::Reasons;
-use crate::rules::{Access, Rules};
-use crate::weather::{LinkRequest, WeatherControl};
-use crate::{confine, gateway, inside};
+use crate::ports::{PortControl, Ports};
+use crate::weather::WeatherControl;
+use crate::{confine, inside};
 
 /// The exit status if the gateway itself has failed, as of a container engine.
 pub const FAILED: u8 = 125;
-
-/// The request.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The MTU of the command's interface, 1280 to 65520.
-    pub mtu: u16,
-    /// Queues of the command's interface, each with its own loop, 1 to 16.
-    pub queues: usize,
-    /// Links that the command's packets cross; for one queue.
-    pub link: Option<LinkRequest>,
-    /// Waits for children that outlive the command; they keep the network meanwhile.
-    pub wait_for_all: bool,
-    /// The command has the host's process namespace, where /proc cannot be mounted.
-    pub share_pid: bool,
-    /// The destinations that the command may reach.
-    pub policy: Policy,
-    /// The user's rules for them.
-    pub rules: Rules,
-    /// Where the rules that the run has needed go.
-    pub learn: Option<PathBuf>,
-    /// Ports of the host that lead to ports of the command.
-    pub ports: Vec<Port>,
-    /// Where a capture of the command's packets goes, with the reasons as comments.
-    pub pcap: Option<PathBuf>,
-    /// At the end, reports on standard error why the command waited.
-    pub explain: bool,
-    /// Folders that are empty for the command.
-    pub covered: Vec<PathBuf>,
-    /// Sockets and folders of the host's services that the command does not see.
-    pub hidden: Vec<PathBuf>,
-    /// How this program is started again as [the inside](crate::inside): its first arguments.
-    pub start_inside: Vec<String>,
-    /// The command and its arguments.
-    pub command: Vec<OsString>,
-}
 
 /// A gateway that is about to serve.
 pub struct Running<'a> {
@@ -92,7 +54,7 @@ pub fn run(
         crate::note("/etc/resolv.conf names no name server");
     }
     let ports = Ports::open(&config.ports)?;
-    let learn = config.learn.as_ref().map(create).transpose()?;
+    let learn = config.rules.learn.as_ref().map(create).transpose()?;
     let (end, theirs) = End::pair()?;
     let mut inside = start(config, files.path().to_owned(), theirs)?;
     // No other process of the same user may look into this one.
@@ -110,31 +72,8 @@ pub fn run(
     let ended = Arc::new(AtomicBool::new(false));
     // Limits are those of a thread: one that starts later has them as well.
     confine::give_up_rights()?;
-    let rules = Rules { learn: learn.is_some(), ..config.rules.clone() };
-    let access = Arc::new(Access::new(rules, config.policy.network, config.policy.verbose));
-    let reasons = config.explain.then(|| Arc::new(Reasons::new()));
-    let observers = (config.pcap.as_ref(), reasons);
     let inner = (end.clone(), ended.clone());
-    let mut devices = gateway::devices(config.mtu, queues)?;
-    let mut weather = None;
-    if let Some(link) = &config.link {
-        let (wrapped, links) = link.wrap(devices)?;
-        (devices, weather) = (wrapped, Some((links, link)));
-    }
-    let receive_buffer = gateway::receive_buffer(config.mtu, weather.is_some());
-    let queues = (devices, receive_buffer);
-    let (mut gateway, ports) = Gateway::new(
-        queues,
-        (config.policy, access.clone(), descriptors),
-        observers,
-        inner,
-        ports,
-    )?;
-    if weather.is_some() {
-        gateway.sleep_exactly();
-    }
-    let weather =
-        weather.map(|(links, link)| WeatherControl::new(links, link, config.mtu, ports.waker()));
+    let (mut gateway, ports, weather) = Gateway::new(config, queues, descriptors, inner, ports)?;
     let limits = confine::files(&config.covered)?;
     pass_signals(&end, &ended)?;
     let _kept = on_start(&Running { stack: gateway.stack(), ports, weather })?;
@@ -147,7 +86,7 @@ pub fn run(
     send_input(&end)?;
     let status = gateway.serve()?;
     if let Some(mut file) = learn {
-        file.write_all(access.needed().as_bytes()).context("cannot write the rules")?;
+        file.write_all(gateway.needed().as_bytes()).context("cannot write the rules")?;
     }
     let ended = inside.wait().context("the inside")?;
     if let Some(explanation) = gateway.end() {

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use plimsoll::device::Device;
 use plimsoll::now;
+pub(crate) use plimsoll_sim::link::Weather;
 use plimsoll_sim::link::spec::{self, Direction, LinkSpec};
-use plimsoll_sim::link::{self, Link, LinkConfig, LinkStats, Weather};
+use plimsoll_sim::link::{self, Link, LinkConfig, LinkStats};
 
 /// The seed unless one is given.
 const SEED: u64 = 1;
@@ -38,18 +39,13 @@ impl LinkRequest {
     }
 
     /// Puts the links between the interface and its stack.
-    pub(crate) fn wrap(&self, mut queues: Vec<Device>) -> Result<(Vec<Device>, Weather)> {
-        let device = queues.pop().context("the interface has no queue")?;
-        ensure!(queues.is_empty(), "a link has one queue");
+    pub(crate) fn wrap(&self, device: Device) -> Result<(Device, Weather)> {
         let [up, down] = &self.specs;
         let seed = up.seed().unwrap_or(SEED);
         let back = down.seed().unwrap_or(seed).wrapping_add(1);
         let [first, second] = self.configs.clone();
         let links = [Link::new(first, seed)?, Link::new(second, back)?];
-        // Without this the kernel wakes a sleeper up to 50 microseconds late, to save power.
-        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).context("prctl")?;
-        let (device, weather) = link::wrap(device, links);
-        Ok((vec![device], weather))
+        Ok(link::wrap(device, links))
     }
 }
 

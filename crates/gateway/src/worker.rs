@@ -23,8 +23,8 @@ use crate::policy::Policy;
 use crate::reactor::{Reactor, Readiness, Round, Token, Tools};
 use crate::reasons::Reasons;
 use crate::routing::Routes;
+use crate::rules::Check;
 use crate::rules::rule::Protocol;
-use crate::rules::{Access, Check};
 use crate::tcp::{Connection, Progress};
 use crate::udp::{Flow, unreachable};
 
@@ -164,10 +164,10 @@ pub(crate) struct Worker {
 /// The loops of all queues.
 pub(crate) fn all(
     queues: Vec<QueueLoop>,
-    (policy, access, reasons): (Policy, Arc<Access>, Option<Arc<Reasons>>),
+    policy: Policy,
+    (names, reasons): (Arc<Names>, Option<Arc<Reasons>>),
     fronts: Fronts,
 ) -> Result<Vec<Worker>> {
-    let names = Arc::new(Names::with(access));
     let reactor = |queue| Reactor::new(queue, names.clone(), reasons.clone());
     let loops = queues.into_iter().map(reactor).collect::<io::Result<Vec<_>>>()?;
     let inbox = |(_, tools): &(Reactor, Tools)| Inbox {
@@ -360,22 +360,31 @@ impl Worker {
         }
     }
 
+    /// The host's destination for that of the command, and the question that a connection's first
+    /// bytes answer.
+    ///
+    /// # Errors
+    /// The error by which the command learns that it may not have it.
+    fn admit(
+        &mut self,
+        protocol: Protocol,
+        asked: SocketAddr,
+    ) -> Result<(SocketAddr, Option<Check>), Unreachable> {
+        let names = &self.tools.names;
+        let to = self.shared.policy.destination(asked, (names, &mut self.routes))?;
+        // The gateway's name server has rules of its own.
+        let decided = (!names.serves(asked)).then(|| names.access().decide(protocol, asked));
+        Ok((to, decided.transpose()?.flatten()))
+    }
+
     fn dial(&mut self, incoming: Incoming) {
-        let to = match self
-            .shared
-            .policy
-            .destination(incoming.destination(), (&self.tools.names, &mut self.routes))
-        {
+        let to = match self.admit(Protocol::Tcp, incoming.destination()) {
             Ok(to) => to,
-            Err(how) => return incoming.reject(Reject::Icmp(how)),
-        };
-        let check = match self.decide(Protocol::Tcp, incoming.destination()) {
-            Ok(check) => check,
             Err(how) => return incoming.reject(Reject::Icmp(how)),
         };
         let id = self.connections.number();
         let token = Token::Tcp(id);
-        match Connection::begin(incoming, (to, check), token, &self.tools) {
+        match Connection::begin(incoming, to, token, &self.tools) {
             Ok(connection) => {
                 self.connections.all.insert(id, connection);
                 self.has_sweep = true;
@@ -385,19 +394,12 @@ impl Worker {
         }
     }
 
-    /// The user's rules for a destination. The gateway's name server has its own.
-    fn decide(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Check>, Unreachable> {
-        let names = &self.tools.names;
-        if names.serves(to) { Ok(None) } else { names.access().decide(protocol, to) }
-    }
-
     fn open(&mut self, guest: UdpSocket) {
         // It may have ended.
         let Ok(asked) = guest.local_addr() else { return };
-        let to = self.shared.policy.destination(asked, (&self.tools.names, &mut self.routes));
         // A flow lives on when the name that has opened its address is forgotten.
-        let to = match to.and_then(|to| self.decide(Protocol::Udp, asked).map(|_| to)) {
-            Ok(to) => to,
+        let to = match self.admit(Protocol::Udp, asked) {
+            Ok((to, _)) => to,
             Err(how) => {
                 let _ = guest.refuse(how);
                 return;

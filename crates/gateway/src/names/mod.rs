@@ -8,7 +8,6 @@ pub(crate) mod files;
 pub(crate) mod stream;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
@@ -26,8 +25,10 @@ pub(crate) const HOST: &str = "host.plimsoll";
 const DOMAIN: &str = "plimsoll";
 /// Seconds for which an answer of the gateway's own holds.
 const TTL: u32 = 60;
-/// The extended error of an answer that rules refuse: "Blocked" (RFC 8914, section 4.16).
-const BLOCKED: (u16, u16) = (15, 15);
+/// The option of EDNS for an extended error (RFC 8914), and the error that rules have refused it
+/// ("Blocked").
+const EXTENDED_ERROR: u16 = 15;
+const BLOCKED: u16 = 15;
 
 /// The treatment of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub enum Treatment {
 
 /// The name server.
 pub struct Names {
-    access: Arc<Access>,
+    access: Access,
 }
 
 /// A name as in a rule or a file: in small letters, without the dot at its end.
@@ -71,11 +72,11 @@ fn refused(bytes: &[u8]) -> Treatment {
 impl Names {
     /// The name server of a network, without rules.
     pub fn new(network: Network) -> Names {
-        Names::with(Arc::new(Access::new(Rules::default(), network, false)))
+        Names::with(Access::new(Rules::default(), network, false))
     }
 
     /// A name server that answers for allowed names only.
-    pub fn with(access: Arc<Access>) -> Names {
+    pub fn with(access: Access) -> Names {
         Names { access }
     }
 
@@ -119,9 +120,8 @@ impl Names {
             // RFC 6891, section 7.
             let mut edns = Edns::new();
             if !allowed {
-                let (option, code) = BLOCKED;
-                let data = code.to_be_bytes().to_vec();
-                edns.options_mut().insert(EdnsOption::Unknown(option, data));
+                let data = BLOCKED.to_be_bytes().to_vec();
+                edns.options_mut().insert(EdnsOption::Unknown(EXTENDED_ERROR, data));
             }
             answer.set_edns(edns);
         }
@@ -260,7 +260,7 @@ mod tests {
             (RefuseNames::Refused, ResponseCode::Refused),
         ] {
             let network = "10.0.2.0/24".parse().unwrap();
-            let names = Names::with(Arc::new(Access::new(rules(refuse_names), network, false)));
+            let names = Names::with(Access::new(rules(refuse_names), network, false));
             let allowed = names.treat(&query("A.example.com.", RecordType::TXT));
             assert_eq!(allowed, Treatment::Forward);
             for name in ["b.example.com.", "host.plimsoll.", "x.a.example.com."] {

@@ -16,6 +16,7 @@ pub mod ways_round;
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -50,8 +51,8 @@ pub struct Rules {
     pub deny: Vec<Rule>,
     /// How lookups are refused.
     pub refuse_names: RefuseNames,
-    /// The rules that the run needs are collected.
-    pub learn: bool,
+    /// Where the rules that the run has needed go.
+    pub learn: Option<PathBuf>,
 }
 
 impl Rules {
@@ -182,7 +183,7 @@ impl Access {
 
     /// A name was looked up, and exists.
     pub(crate) fn looked_up(&self, name: &str) {
-        if self.rules.learn {
+        if self.rules.learn.is_some() {
             locked(&self.needs).add_lookup(name);
         }
     }
@@ -221,7 +222,7 @@ impl Access {
         to: SocketAddr,
     ) -> Result<Option<Check>, Unreachable> {
         let rules = &self.rules;
-        if !rules.is_any() && !rules.learn {
+        if !rules.is_any() && rules.learn.is_none() {
             return Ok(None);
         }
         let now = Instant::now();
@@ -256,10 +257,10 @@ impl Access {
             let rule = rule_for(protocol, to, latest.as_deref());
             return refused(format!("no rule allows it; --net-allow '{rule}' would"));
         }
-        if rules.learn {
+        if rules.learn.is_some() {
             locked(&self.needs).add(rule_for(protocol, to, latest.as_deref()), latest.as_deref());
         }
-        let reads = by_name || rules.learn || rules.deny.iter().any(Rule::is_by_name);
+        let reads = by_name || rules.learn.is_some() || rules.deny.iter().any(Rule::is_by_name);
         let check = || Check { to, name: latest.clone(), by_name };
         Ok((protocol == Protocol::Tcp && reads).then(check))
     }
@@ -297,7 +298,7 @@ impl Access {
             ));
         }
         // A name of an address, as curl sends it, is no name for a rule.
-        if self.rules.learn
+        if self.rules.learn.is_some()
             && name.is_some()
             && server.parse::<Rule>().is_ok_and(|it| it.is_by_name())
         {
@@ -307,7 +308,7 @@ impl Access {
     }
 
     /// The rules that the run has needed, as a file for `--net-allow @FILE`.
-    pub fn needed(&self) -> String {
+    pub(crate) fn needed(&self) -> String {
         locked(&self.needs).to_string()
     }
 }

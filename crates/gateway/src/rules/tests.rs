@@ -90,7 +90,7 @@ fn the_host_s_name_needs_a_rule_and_no_lookup() {
 #[test]
 fn what_a_run_has_needed_is_a_list_of_rules() {
     let mut learning = access(&[], &[]);
-    learning.rules.learn = true;
+    learning.rules.learn = Some("rules".into());
     for looked_up in ["a.example.com", "only.example.com"] {
         learning.looked_up(looked_up);
     }
