@@ -291,6 +291,7 @@ impl Connection {
     pub(crate) fn waits(&self) -> bool {
         match &self.state {
             State::Dialling(..) => true,
+            State::Accepting(_) => self.check.is_some(),
             State::Open(open) => open.first.is_some(),
             _ => false,
         }
@@ -398,8 +399,13 @@ impl Connection {
                 self.ready.writable = false;
                 Ok(false)
             }
-            Holding::Passed => {
+            Holding::Passed(count) => {
                 open.first = None;
+                if count > 0
+                    && let Some(observer) = &mut self.observer
+                {
+                    observer.sent(count, &self.host, &open.guest);
+                }
                 Ok(true)
             }
             Holding::Refused => {

@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct FirstBytes {
     check: Check,
     held: Vec<u8>,
+    /// Those of them that the host's side has taken.
+    sent: usize,
     /// When the first of them came.
     since: Option<Instant>,
     /// They may go on.
@@ -32,8 +34,8 @@ pub(crate) enum Holding {
     Waits,
     /// The host's side takes no more now.
     Full,
-    /// All are on their way; the rest follows as it comes.
-    Passed,
+    /// All are on their way, so many; the rest follows as it comes.
+    Passed(usize),
     /// The connection may not go on.
     Refused,
     /// The command's side has failed.
@@ -44,7 +46,7 @@ pub(crate) enum Holding {
 
 impl FirstBytes {
     pub(crate) fn new(check: Check) -> FirstBytes {
-        FirstBytes { check, held: Vec::new(), since: None, admitted: false }
+        FirstBytes { check, held: Vec::new(), sent: 0, since: None, admitted: false }
     }
 
     /// Whether they are late.
@@ -91,14 +93,14 @@ impl FirstBytes {
                 Err(_) => return Holding::GuestFailed,
             }
         }
-        while !self.held.is_empty() {
-            match send(host, &self.held, SendFlags::NOSIGNAL) {
-                Ok(count) => drop(self.held.drain(..count)),
+        while self.sent < self.held.len() {
+            match send(host, &self.held[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => return Holding::Full,
                 Err(Errno::INTR) => {}
                 Err(_) => return Holding::HostFailed,
             }
         }
-        Holding::Passed
+        Holding::Passed(self.sent)
     }
 }
