@@ -158,7 +158,9 @@ impl Rule {
         match &self.hosts {
             Hosts::Name { name: own, .. } => own == name,
             Hosts::Below(above) => {
-                name.strip_suffix(above.as_str()).is_some_and(|front| front.ends_with('.'))
+                let front = name.strip_suffix(above.as_str());
+                // A dot inside a label has a backslash before it (RFC 1035, section 5.1).
+                front.is_some_and(|front| front.ends_with('.') && !front.ends_with("\\."))
             }
             _ => false,
         }
@@ -434,7 +436,7 @@ mod tests {
         assert!(rule("dns://api.example.com").covers_name("api.example.com"));
         let below = rule("*.example.com");
         assert!(below.opens("a.b.example.com", tcp, public));
-        for name in ["example.com", "badexample.com", "example.com.evil.net"] {
+        for name in ["example.com", "badexample.com", "example.com.evil.net", "a\\.example.com"] {
             assert!(!below.covers_name(name), "{name}");
         }
     }
