@@ -27,8 +27,13 @@ const OF_SYSTEM: [&str; 14] = [
     "/tmp/.ICE-unix",
 ];
 
-/// Variables that name a socket of this user.
-const SOCKETS: [&str; 2] = ["SSH_AUTH_SOCK", "GPG_AGENT_INFO"];
+/// Variables that name a socket of this user, and the text before its path.
+const SOCKETS: [(&str, &str); 4] = [
+    ("SSH_AUTH_SOCK", ""),
+    ("DBUS_SESSION_BUS_ADDRESS", "unix:path="),
+    ("DOCKER_HOST", "unix://"),
+    ("CONTAINER_HOST", "unix://"),
+];
 
 /// Those that exist on this system and of this user.
 pub fn find() -> Vec<PathBuf> {
@@ -37,11 +42,13 @@ pub fn find() -> Vec<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     // It holds no more than sockets and the like, unless it is a folder for everything.
     let runtime = runtime.filter(|path| path.is_absolute() && !is_common(path));
-    let engine = env::var("DOCKER_HOST").ok();
-    let engine = engine.as_ref().and_then(|host| host.strip_prefix("unix://")).map(PathBuf::from);
-    let named = SOCKETS.iter().filter_map(|name| env::var_os(name).map(PathBuf::from));
+    let named = SOCKETS.iter().filter_map(|(name, before)| {
+        let value = env::var(name).ok()?;
+        // An address of D-Bus has a list of values.
+        value.strip_prefix(before)?.split(',').next().map(PathBuf::from)
+    });
     let fixed = OF_SYSTEM.iter().map(PathBuf::from).chain(of_user.map(PathBuf::from));
-    let all = fixed.chain(runtime).chain(engine).chain(named);
+    let all = fixed.chain(runtime).chain(named);
     // A link leads to the path that is covered. A folder covers all that is in it.
     let mut found: Vec<_> = all.filter_map(|path| fs::canonicalize(path).ok()).collect();
     found.sort();
