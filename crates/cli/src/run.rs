@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll_gateway::config::Config;
 use plimsoll_gateway::inside::{self, Inside};
 use plimsoll_gateway::network::Network;
@@ -51,8 +52,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "RULE", value_parser = read_rules)]
     pub net_deny: Vec<RuleList>,
     /// How lookups of other names are answered
-    #[arg(long, value_name = "ANSWER", default_value = "nxdomain")]
-    pub deny_as: DenyAs,
+    #[arg(long, value_name = "ANSWER", default_value = "nxdomain", value_parser = deny_as())]
+    pub deny_as: RefuseNames,
     /// Write the rules that the command has needed to a file, for --net-allow @FILE
     #[arg(long, value_name = "FILE")]
     pub learn: Option<PathBuf>,
@@ -104,13 +105,12 @@ fn read_rules(text: &str) -> Result<RuleList, String> {
     rules::read(text).map(RuleList).map_err(|error| format!("{error:#}"))
 }
 
-/// The answer to a lookup that is refused.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum DenyAs {
-    /// The name does not exist
-    Nxdomain,
-    /// The server refuses
-    Refused,
+/// `--deny-as`.
+fn deny_as() -> impl TypedValueParser<Value = RefuseNames> {
+    PossibleValuesParser::new(["nxdomain", "refused"]).map(|answer| match &*answer {
+        "refused" => RefuseNames::Refused,
+        _ => RefuseNames::NxDomain,
+    })
 }
 
 impl RunArgs {
@@ -119,10 +119,7 @@ impl RunArgs {
         Rules {
             allow: all(&self.net_allow),
             deny: all(&self.net_deny),
-            refuse_names: match self.deny_as {
-                DenyAs::Nxdomain => RefuseNames::NxDomain,
-                DenyAs::Refused => RefuseNames::Refused,
-            },
+            refuse_names: self.deny_as,
             learn: self.learn.clone(),
         }
     }
