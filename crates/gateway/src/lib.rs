@@ -28,9 +28,12 @@
 //!
 //! Once it is set up, the gateway confines itself ([`confine`]).
 //!
+//! [`Gateway`] starts all this from a Rust program or test.
+//!
 //! Limits: it never changes the host's network, and needs no privilege.
 #![forbid(unsafe_code)]
 
+mod command;
 pub mod config;
 mod confine;
 mod fronts;
@@ -55,6 +58,8 @@ pub mod weather;
 mod worker;
 
 use std::io::{self, Write as _};
+
+pub use self::command::Gateway;
 
 /// The name of the command's interface.
 pub const INTERFACE: &str = "plimsoll0";
