@@ -28,8 +28,8 @@ const USAGE: &str = "usage: cargo xtask bench WHAT; all but million need root
   tun2proxy [--quick] [--long] [--pairs N] [--seconds S] [--only ROW]... [--json|--into FILE]
           tun2proxy on ours and as published
   gateways [--quick] [--rounds N] [--seconds S] [--mtu 1500|65520]... [--only WORK]...
-          [--json FILE]
-          plimsoll run, pasta, slirp4netns and gvisor-tap-vsock
+          [--before PROGRAM] [--rules] [--json FILE]
+          plimsoll run, pasta, slirp4netns and gvisor-tap-vsock; another build; with 100 rules
   udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
           UDP and QUIC on ours and on the kernel's
   senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]

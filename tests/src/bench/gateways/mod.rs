@@ -42,6 +42,8 @@ struct Request {
     only: Vec<String>,
     /// Gateways that cannot be had here, and why.
     missing: Vec<(Kind, String)>,
+    /// Measures ours with rules as well.
+    rules: bool,
     json: Option<PathBuf>,
 }
 
@@ -52,7 +54,11 @@ impl Request {
 
     /// Whether a gateway is measured at this MTU. Without one it is that of the hosts, 1500.
     fn has(&self, kind: Kind, mtu: u16) -> bool {
-        let is_missing = self.missing.iter().any(|(missing, _)| *missing == kind);
+        let is_missing = match kind {
+            Kind::Before => self.programs.before.is_none(),
+            Kind::Rules => !self.rules,
+            _ => self.missing.iter().any(|(missing, _)| *missing == kind),
+        };
         !is_missing && (kind != Kind::Without || mtu == MTUS[0])
     }
 }
@@ -216,7 +222,7 @@ fn failed(what: &str, kind: Kind, error: &anyhow::Error) -> (Kind, String) {
 fn parse(words: &[String]) -> Result<Request> {
     let (mut plan, mut only, mut mtus, mut missing) = (FULL, Vec::new(), Vec::new(), Vec::new());
     let (mut rounds, mut seconds, mut json) = (None, None, None);
-    let (mut server, mut gvisor_tap_vsock) = (None, None);
+    let (mut server, mut gvisor_tap_vsock, mut before, mut rules) = (None, None, None, false);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let mut value = || rest.next().cloned().with_context(|| format!("{word} wants a value"));
@@ -234,6 +240,8 @@ fn parse(words: &[String]) -> Result<Request> {
                 mtus.push(mtu.with_context(|| format!("--mtu: one of {MTUS:?}"))?);
             }
             "--server" => server = Some(value()?.into()),
+            "--before" => before = Some(value()?.into()),
+            "--rules" => rules = true,
             "--gvisor-tap-vsock" => gvisor_tap_vsock = Some(value()?.into()),
             "--missing" => missing.push(left_out(&value()?)?),
             other => bail!("unknown option {other}"),
@@ -249,8 +257,8 @@ fn parse(words: &[String]) -> Result<Request> {
     if gvisor_tap_vsock.is_none() && missing.iter().all(|(kind, _)| *kind != Kind::GvisorTapVsock) {
         missing.push((Kind::GvisorTapVsock, "no --gvisor-tap-vsock PATH".to_owned()));
     }
-    let programs = Programs { server, gvisor_tap_vsock };
-    Ok(Request { plan, programs, mtus, only, missing, json })
+    let programs = Programs { server, gvisor_tap_vsock, before };
+    Ok(Request { plan, programs, mtus, only, missing, rules, json })
 }
 
 /// `NAME=WHY` of a gateway of others.
@@ -271,6 +279,7 @@ mod tests {
     #[test]
     fn a_gateway_that_is_not_there_is_left_out() {
         let request = parsed("--server /a --missing pasta=none --only out").unwrap();
+        assert!(!request.has(Kind::Before, 1500) && !request.has(Kind::Rules, 1500));
         assert!(!request.has(Kind::Pasta, 1500) && !request.has(Kind::GvisorTapVsock, 1500));
         assert!(request.has(Kind::Plimsoll, 65520) && request.has(Kind::Without, 1500));
         assert!(!request.has(Kind::Without, 65520));

@@ -50,7 +50,7 @@ impl Line {
     /// Whether our rate must be above that of another gateway.
     fn must_lead(&self, kind: Kind) -> bool {
         match kind {
-            Kind::Without | Kind::Plimsoll => false,
+            Kind::Without | Kind::Plimsoll | Kind::Before | Kind::Rules => false,
             Kind::Pasta => self.mtu == MTUS[0] || self.row.is_bulk(),
             Kind::Slirp4netns | Kind::GvisorTapVsock => true,
         }
@@ -369,7 +369,7 @@ mod tests {
         assert!(line.ratios(Kind::Slirp4netns, rate).is_empty());
         assert!(line.missed().is_empty() && line.missed_by_cpu().is_empty());
         let cells = line.cells(&KINDS, rate, |value| format!("{value:.0}"));
-        assert_eq!(cells, ["-", "8", "2; ×3.50 (3.00..4.00)", "-", "-"]);
+        assert_eq!(cells, ["-", "8", "-", "-", "2; ×3.50 (3.00..4.00)", "-", "-"]);
     }
 
     #[test]

@@ -41,19 +41,37 @@ pub(super) enum Kind {
     /// The client is in the near namespace itself.
     Without,
     Plimsoll,
+    /// Another build of it.
+    Before,
+    /// Plimsoll with rules.
+    Rules,
     Pasta,
     Slirp4netns,
     GvisorTapVsock,
 }
 
-pub(super) const KINDS: [Kind; 5] =
-    [Kind::Without, Kind::Plimsoll, Kind::Pasta, Kind::Slirp4netns, Kind::GvisorTapVsock];
+pub(super) const KINDS: [Kind; 7] = [
+    Kind::Without,
+    Kind::Plimsoll,
+    Kind::Before,
+    Kind::Rules,
+    Kind::Pasta,
+    Kind::Slirp4netns,
+    Kind::GvisorTapVsock,
+];
+
+/// Rules, of which only the last two open the server.
+const RULES: usize = 100;
+/// The file with them.
+const RULES_FILE: &str = "rules";
 
 impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Without => "without",
             Kind::Plimsoll => "Plimsoll",
+            Kind::Before => "before",
+            Kind::Rules => "with 100 rules",
             Kind::Pasta => "pasta",
             Kind::Slirp4netns => "slirp4netns",
             Kind::GvisorTapVsock => "gvisor-tap-vsock",
@@ -65,11 +83,12 @@ impl Kind {
     }
 
     /// The words that start it, with the command behind it if it runs one.
-    fn words(self, mtu: u16, namespace: u32) -> Vec<String> {
+    fn words(self, mtu: u16, (namespace, rules): (u32, &str)) -> Vec<String> {
         let mtu = mtu.to_string();
         let before = match self {
             Kind::Without => Vec::new(),
-            Kind::Plimsoll => vec!["run", "-m", &mtu, "--"],
+            Kind::Plimsoll | Kind::Before => vec!["run", "-m", &mtu, "--"],
+            Kind::Rules => vec!["run", "-m", &mtu, "--net-allow", rules, "--"],
             Kind::Pasta => {
                 // The namespace has the host's address; no ports are opened on either side.
                 let closed = ["-t", "none", "-u", "none", "-T", "none", "-U", "none"];
@@ -93,6 +112,8 @@ pub(super) struct Programs {
     /// The server for streams, on the kernel's sockets.
     pub(super) server: PathBuf,
     pub(super) gvisor_tap_vsock: Option<PathBuf>,
+    /// Another build of ours.
+    pub(super) before: Option<PathBuf>,
 }
 
 impl Programs {
@@ -104,7 +125,8 @@ impl Programs {
         };
         match kind {
             Kind::Without => bail!("there is no program"),
-            Kind::Plimsoll => first(&plimsoll_program()?),
+            Kind::Plimsoll | Kind::Rules => first(&plimsoll_program()?),
+            Kind::Before => first(self.before.as_ref().context("no program")?),
             Kind::Pasta => Forwarder::Pasta.version(),
             Kind::Slirp4netns => Forwarder::Slirp4netns.version(),
             Kind::GvisorTapVsock => first(self.gvisor_tap_vsock.as_ref().context("no program")?),
@@ -137,8 +159,13 @@ impl World {
             Err(_) => control("reno").map(|()| "reno")?,
         };
         let ours = plimsoll_program()?;
-        let gvisor = programs.gvisor_tap_vsock.as_ref();
-        let copied = [(Kind::Plimsoll, Some(&ours)), (Kind::GvisorTapVsock, gvisor)];
+        let copied = [
+            (Kind::Plimsoll, Some(&ours)),
+            (Kind::Rules, Some(&ours)),
+            (Kind::Before, programs.before.as_ref()),
+            (Kind::GvisorTapVsock, programs.gvisor_tap_vsock.as_ref()),
+        ];
+        std::fs::write(scratch.file(RULES_FILE), rules()).context(RULES_FILE)?;
         for (kind, program) in copied {
             let Some(program) = program else { continue };
             std::fs::copy(program, scratch.file(kind.name()))
@@ -159,7 +186,7 @@ impl World {
     /// The gateway with its words.
     fn command(&self, kind: Kind, mtu: u16, namespace: u32) -> Command {
         let mut command = match kind {
-            Kind::Without | Kind::Plimsoll | Kind::GvisorTapVsock => {
+            Kind::Without | Kind::Plimsoll | Kind::Before | Kind::Rules | Kind::GvisorTapVsock => {
                 self.user(self.scratch.file(kind.name()))
             }
             Kind::Pasta => self.user("pasta"),
@@ -171,9 +198,21 @@ impl World {
                 shell
             }
         };
-        command.args(kind.words(mtu, namespace));
+        let rules = format!("@{}", self.scratch.file(RULES_FILE).display());
+        command.args(kind.words(mtu, (namespace, &rules)));
         command
     }
+}
+
+/// Names, networks and datagrams, then the server.
+fn rules() -> String {
+    let rule = |number: usize| match number % 4 {
+        0 => format!("10.{number}.0.0/16:8000-8999\n"),
+        1 => format!("udp://192.0.2.{number}:53\n"),
+        _ => format!("host{number}.example.com:443\n"),
+    };
+    let others: String = (0..RULES - 2).map(rule).collect();
+    format!("{others}{FAR}\nudp://{FAR}\n")
 }
 
 /// A gateway that runs. Fields are dropped in this order: first the processes behind it.
