@@ -33,11 +33,12 @@ use crate::{UsageError, units};
 ///
 /// A SPEC is a list of NAME=VALUE: rate=20mbit or trace=FILE (of mahimahi), delay=20ms (one way),
 /// jitter=1ms, loss=1%, burst=4 (mean length of losses in packets), reorder=1%, reorder-delay=5ms,
-/// duplicate=0.1%, corrupt=0.01%, mark=1% (congestion experienced), queue=drop-tail|codel|dual-pi2,
-/// buffer=250kB or buffer=1bdp, overhead=38 (bytes of each packet in addition to IP's), mtu=1500
-/// (longer packets are dropped silently), seed=7. Everything else is perfect. It may begin with 3g,
-/// lte, dsl, satellite, transatlantic or bad-wifi, as in '3g,loss=2%', with the user on the left.
-/// Words of tc netem do as well: 'delay 50ms 20ms loss 0.3% 25%'.
+/// duplicate=0.1%, corrupt=0.01%, mark=1% (congestion experienced),
+/// queue=drop-tail|codel|fq_codel|dual-pi2, buffer=250kB or buffer=1bdp, overhead=38 (bytes of each
+/// packet in addition to IP's), mtu=1500 (longer packets are dropped silently), seed=7. Everything
+/// else is perfect. It may begin with 3g, lte, dsl, satellite, transatlantic or bad-wifi, as in
+/// '3g,loss=2%', with the user on the left. Words of tc netem do as well: 'delay 50ms 20ms loss
+/// 0.3% 25%'.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LinkCommandArgs {
     /// The device at one end, created if it does not exist; NETNS as in `ip netns`

@@ -402,6 +402,7 @@ fn with_bytes(queue: QueueConfig, size: u64) -> QueueConfig {
     match &mut queue {
         QueueConfig::DropTail { bytes, .. }
         | QueueConfig::CoDel { bytes, .. }
+        | QueueConfig::FqCoDel { bytes, .. }
         | QueueConfig::DualPi2 { bytes, .. } => *bytes = size,
     }
     queue

@@ -1,4 +1,4 @@
-//! What a link is like.
+//! The properties of a link.
 
 use plimsoll_tcp::Duration;
 use serde::{Deserialize, Serialize};
@@ -24,14 +24,14 @@ pub struct LinkConfig {
     /// Time from the last bit of a packet on one side to its arrival on the other.
     #[serde(with = "units::time")]
     pub delay: Duration,
-    /// What each packet takes longer, at most: uniform from zero. Packets stay in order.
+    /// The time that each packet takes longer, at most: uniform from zero. Packets stay in order.
     #[serde(with = "units::time")]
     pub jitter: Duration,
     /// The longest IP packet in bytes, 576 to 65535. Longer ones are dropped:
     /// [`Link::offer`](super::Link::offer) gives the first of them back so that a router can answer
     /// it.
     pub mtu: u16,
-    /// Bytes of each packet on the wire beside those of IP, for the time that it takes.
+    /// Bytes of each packet on the wire in addition to those of IP, for the time that it takes.
     pub overhead: u16,
     /// Which packets are lost on the wire, behind the queue.
     pub loss: Loss,
@@ -148,6 +148,19 @@ pub enum QueueConfig {
         #[serde(with = "units::time")]
         interval: Duration,
     },
+    /// FQ-CoDel, RFC 8290: a queue with CoDel for each flow, which take turns.
+    #[serde(rename = "fq-codel")]
+    FqCoDel {
+        /// Bytes that wait in all of them together, at most. Packets beyond that are dropped
+        /// from the longest one.
+        bytes: u64,
+        /// The delay that is accepted for longer than an interval.
+        #[serde(with = "units::time")]
+        target: Duration,
+        /// About the longest round trip of the flows.
+        #[serde(with = "units::time")]
+        interval: Duration,
+    },
     /// DualPI2, RFC 9332: two queues, coupled, so that scalable senders see a short one.
     DualPi2 {
         /// Bytes that wait in both together, at most.
@@ -178,6 +191,12 @@ impl QueueConfig {
     pub const fn codel(bytes: u64) -> QueueConfig {
         let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
         QueueConfig::CoDel { bytes, target, interval }
+    }
+
+    /// FQ-CoDel with the constants of RFC 8290, section 5.2.
+    pub const fn fq_codel(bytes: u64) -> QueueConfig {
+        let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
+        QueueConfig::FqCoDel { bytes, target, interval }
     }
 
     /// DualPI2 with the constants of RFC 9332, appendix A.1.
@@ -272,10 +291,15 @@ impl QueueConfig {
             QueueConfig::DropTail { packets: 0, .. } => {
                 bad("queue.packets", "a queue of 0 packets lets none through; give at least 1")
             }
-            QueueConfig::CoDel { target, interval, .. } if target >= interval => {
+            QueueConfig::CoDel { target, interval, .. }
+            | QueueConfig::FqCoDel { target, interval, .. }
+                if target >= interval =>
+            {
                 bad("queue.target", "it must be shorter than the interval")
             }
-            QueueConfig::CoDel { target, .. } if target.is_zero() => {
+            QueueConfig::CoDel { target, .. } | QueueConfig::FqCoDel { target, .. }
+                if target.is_zero() =>
+            {
                 bad("queue.target", "with 0 every packet has waited too long")
             }
             QueueConfig::DualPi2 { rtt_max, .. } if rtt_max.is_zero() => {

@@ -55,6 +55,7 @@ enum Buffer {
 enum Discipline {
     DropTail,
     CoDel,
+    FqCoDel,
     DualPi2,
 }
 
@@ -197,6 +198,7 @@ impl LinkSpec {
         config.queue = match discipline {
             Discipline::DropTail => QueueConfig::drop_tail(bytes),
             Discipline::CoDel => QueueConfig::codel(bytes),
+            Discipline::FqCoDel => QueueConfig::fq_codel(bytes),
             Discipline::DualPi2 => QueueConfig::dual_pi2(bytes),
         };
         config.check().map_err(|error| error.to_string())?;
@@ -344,13 +346,10 @@ impl FromStr for Discipline {
             "drop-tail" => Ok(Discipline::DropTail),
             "codel" => Ok(Discipline::CoDel),
             "dual-pi2" => Ok(Discipline::DualPi2),
-            "fq_codel" | "fq-codel" | "fq" | "cake" => Err(format!(
-                "no queue keeps flows apart, as '{text}' does; of drop-tail, codel and dual-pi2, \
-                 codel is the nearest"
-            )),
+            "fq_codel" | "fq-codel" => Ok(Discipline::FqCoDel),
             _ => Err(format!(
-                "unknown queue '{text}'; known: drop-tail, codel, dual-pi2, or a size as 250kB or \
-                 1bdp"
+                "unknown queue '{text}'; known: drop-tail, codel, fq_codel, dual-pi2, or a size as \
+                 250kB or 1bdp"
             )),
         }
     }
@@ -385,6 +384,8 @@ mod tests {
         // A queue is a size as well.
         let config = read("rate=20mbit,delay=20ms,queue=1bdp,qdisc=codel").unwrap();
         assert_eq!(config.queue, QueueConfig::codel(100_000));
+        let config = read("qdisc=fq_codel,queue=64kB").unwrap();
+        assert_eq!(config.queue, QueueConfig::fq_codel(64_000));
         assert_eq!(read("queue=64kB").unwrap().queue, QueueConfig::drop_tail(64_000));
     }
 
@@ -483,7 +484,7 @@ mod tests {
             ("loss=90%,burst=1", "cannot make up"),
             ("loss=1%,burst=0", "mean length"),
             ("queue=red", "unknown queue 'red'"),
-            ("qdisc=fq_codel", "codel is the nearest"),
+            ("qdisc=cake", "known: drop-tail, codel, fq_codel"),
             ("queue=1mb,buffer=1MB", "unknown unit 'mb'"),
             ("queue=1MB,buffer=1MB", "buffer is given twice"),
             ("loss=1%,3g", "only the first item"),

@@ -228,6 +228,55 @@ fn codel_waits_for_an_interval_and_then_drops_more_and_more() {
 }
 
 #[test]
+fn fq_codel_keeps_flows_apart() {
+    let queue = QueueConfig::fq_codel(30_000);
+    let mut link = link(LinkConfig::default().rate(Some(8_000_000)).queue(queue));
+    let of = |flow: u8, len: usize| {
+        let mut bytes = packet(len, flow.into(), Ecn::NotEct).to_vec();
+        bytes[21] = flow;
+        Packet::from(bytes)
+    };
+    // The first flow fills the queue; packets of two others go before what waits.
+    for _ in 0..40 {
+        let _ = link.offer(Instant::ZERO, of(1, 1000));
+    }
+    let _ = link.offer(Instant::ZERO, of(2, 100));
+    let _ = link.offer(Instant::ZERO, of(3, 100));
+    // The wire has one packet, and 30,000 bytes wait: only the long queue has lost some.
+    assert_eq!(link.stats().dropped_full, 10);
+    let all = run_dry(&mut link);
+    let first: Vec<(u64, u16)> =
+        all.iter().take(5).map(|&(at, ident)| (at.as_nanos() / 1000, ident)).collect();
+    // A turn is 1514 bytes.
+    assert_eq!(first, [(1000, 1), (2000, 1), (2100, 2), (2200, 3), (3200, 1)]);
+    let count = |flow| all.iter().filter(|&&(_, ident)| ident == flow).count();
+    assert_eq!((all.len(), count(2), count(3)), (32, 1, 1));
+}
+
+#[test]
+fn fq_codel_lets_flows_take_turns_by_bytes() {
+    let queue = QueueConfig::fq_codel(1_000_000);
+    let mut link = link(LinkConfig::default().rate(Some(8_000_000)).queue(queue));
+    for _ in 0..60 {
+        for (flow, len) in [(1, 1500), (2, 500)] {
+            let mut bytes = packet(len, flow.into(), Ecn::NotEct).to_vec();
+            bytes[21] = flow;
+            let _ = link.offer(Instant::ZERO, Packet::from(bytes));
+        }
+    }
+    let until = Instant::from_millis(40);
+    let (mut long, mut short) = (0, 0);
+    while let Some(arrival) = link.take(until) {
+        *(if ident(&arrival.packet) == 1 { &mut long } else { &mut short }) += 1;
+    }
+    let (long, short) = (long * 1500, short * 500);
+    assert!(
+        (18_000..=22_000).contains(&long) && (18_000..=22_000).contains(&short),
+        "{long} {short}"
+    );
+}
+
+#[test]
 fn dual_pi2_drops_classic_packets_and_marks_scalable_ones() {
     let queue = QueueConfig::dual_pi2(1_000_000);
     let classic = overload(queue, Ecn::NotEct, 20);
@@ -299,12 +348,13 @@ proptest! {
     fn packets_are_conserved_and_never_early(
         seed in any::<u64>(),
         offers in proptest::collection::vec((0_u64..3_000, 40_usize..2_000, 0_u8..4), 1..120),
-        kind in 0_u8..3,
+        kind in 0_u8..4,
         odds in (0.0..0.3_f64, 0.0..0.3_f64, 0.0..0.3_f64, 0.0..0.3_f64),
     ) {
         let queue = match kind {
             0 => QueueConfig::drop_tail(6_000),
             1 => QueueConfig::CoDel { bytes: 9_000, target: MS, interval: MS * 10 },
+            2 => QueueConfig::FqCoDel { bytes: 9_000, target: MS, interval: MS * 10 },
             _ => QueueConfig::dual_pi2(9_000),
         };
         let config = LinkConfig::default()

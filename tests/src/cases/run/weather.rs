@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::world::{LATER, World};
+use crate::harness::behind::{LATER, World};
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
 use crate::harness::veth::FAR;
@@ -73,7 +73,7 @@ fn bad_input() -> Result<()> {
     let world = World::new()?;
     let cases: [(&[&str], &str); 4] = [
         (&["--link", "5g"], "nor one of 3g, lte"),
-        (&["--link", "3g,qdisc=fq_codel"], "codel is the nearest"),
+        (&["--link", "3g,qdisc=cake"], "known: drop-tail, codel, fq_codel"),
         (&["--link", "3g", "--queues", "2"], "a link has one queue"),
         (&["--link", "3g", "--link-down", "burst=3"], "--link-down burst: without a loss"),
     ];

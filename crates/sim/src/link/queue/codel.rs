@@ -116,6 +116,11 @@ impl CoDel {
         at + Duration::from_nanos((self.interval.as_nanos() as f64 / root) as u64)
     }
 
+    /// The packet at the head, without regard to its wait.
+    pub(super) fn drop_oldest(&mut self) -> Option<Queued> {
+        self.fifo.pop()
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }

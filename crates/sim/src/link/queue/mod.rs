@@ -3,6 +3,7 @@
 mod codel;
 mod drop_tail;
 mod dual_pi2;
+mod fq_codel;
 
 use plimsoll_stack::packet::Packet;
 use plimsoll_tcp::Instant;
@@ -10,6 +11,7 @@ use plimsoll_tcp::Instant;
 use self::codel::CoDel;
 use self::drop_tail::DropTail;
 use self::dual_pi2::DualPi2;
+use self::fq_codel::FqCoDel;
 use super::config::QueueConfig;
 use super::fate::Fate;
 use super::stats::LinkStats;
@@ -54,6 +56,7 @@ impl Env<'_> {
 pub(super) enum Queue {
     DropTail(DropTail),
     CoDel(CoDel),
+    FqCoDel(FqCoDel),
     DualPi2(DualPi2),
 }
 
@@ -66,6 +69,9 @@ impl Queue {
             QueueConfig::CoDel { bytes, target, interval } => {
                 Queue::CoDel(CoDel::new(bytes, target, interval))
             }
+            QueueConfig::FqCoDel { bytes, target, interval } => {
+                Queue::FqCoDel(FqCoDel::new(bytes, target, interval))
+            }
             QueueConfig::DualPi2 { bytes, target, rtt_max } => {
                 Queue::DualPi2(DualPi2::new(bytes, target, rtt_max))
             }
@@ -77,6 +83,10 @@ impl Queue {
         let refused = match self {
             Queue::DropTail(queue) => queue.enqueue(queued, env),
             Queue::CoDel(queue) => queue.enqueue(queued),
+            Queue::FqCoDel(queue) => {
+                queue.enqueue(queued, env);
+                None
+            }
             Queue::DualPi2(queue) => queue.enqueue(queued, env),
         };
         env.stats.dropped_full += u64::from(refused.is_some());
@@ -88,6 +98,7 @@ impl Queue {
         match self {
             Queue::DropTail(queue) => queue.dequeue(),
             Queue::CoDel(queue) => queue.dequeue(env),
+            Queue::FqCoDel(queue) => queue.dequeue(env),
             Queue::DualPi2(queue) => queue.dequeue(env),
         }
     }
@@ -97,6 +108,7 @@ impl Queue {
         match self {
             Queue::DropTail(queue) => queue.bytes(),
             Queue::CoDel(queue) => queue.bytes(),
+            Queue::FqCoDel(queue) => queue.bytes(),
             Queue::DualPi2(queue) => queue.bytes(),
         }
     }
@@ -106,6 +118,7 @@ impl Queue {
         match self {
             Queue::DropTail(queue) => queue.packets(),
             Queue::CoDel(queue) => queue.packets(),
+            Queue::FqCoDel(queue) => queue.packets(),
             Queue::DualPi2(queue) => queue.packets(),
         }
     }
@@ -115,6 +128,7 @@ impl Queue {
         match self {
             Queue::DropTail(queue) => queue.drain(),
             Queue::CoDel(queue) => queue.drain(),
+            Queue::FqCoDel(queue) => queue.drain(),
             Queue::DualPi2(queue) => queue.drain(),
         }
     }
