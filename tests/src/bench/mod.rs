@@ -13,6 +13,7 @@ mod gateways;
 mod latency;
 mod memory;
 mod peers;
+mod reasons;
 mod rows;
 mod senders;
 mod stage;
@@ -22,6 +23,7 @@ mod table;
 mod tun2proxy;
 mod udp;
 mod versions;
+mod weather;
 mod web;
 
 use std::path::PathBuf;
@@ -61,6 +63,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
             "gateways" => return as_root(|| gateways::run(rest)),
             "latency" => return as_root(|| latency::run(rest)),
             "senders" => return as_root(|| senders::run(rest)),
+            "reasons" => return as_root(|| reasons::run(rest)),
+            "weather" => return as_root(|| weather::run(rest)),
             "peers" => return as_root(|| peers::run(rest)),
             "web" => return as_root(|| web::run(rest)),
             "tun2proxy" => return as_root(|| tun2proxy::run(rest)),

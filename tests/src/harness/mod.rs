@@ -8,6 +8,7 @@
 //!
 //! Nothing here waits by sleeping in a loop: lines arrive over channels, processes end on a pidfd.
 
+pub(crate) mod behind;
 pub(crate) mod capture;
 pub(crate) mod files;
 pub(crate) mod netns;

@@ -30,6 +30,10 @@ const USAGE: &str = "usage: cargo xtask bench WHAT; all but million need root
   gateways [--quick] [--rounds N] [--seconds S] [--mtu 1500|65520]... [--only WORK]...
           [--before PROGRAM] [--rules] [--json FILE]
           plimsoll run, pasta, slirp4netns and gvisor-tap-vsock; another build; with 100 rules
+  weather [--quick] [--seconds S] [--only WORK]... [--json FILE]
+          rate, delay and loss of links before a command
+  reasons [--quick] [--runs N] [--only CAUSE]... [--json FILE]
+          the times of run --explain beside those of programs without the defect
   udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
           UDP and QUIC on ours and on the kernel's
   senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]
@@ -46,9 +50,10 @@ const USAGE: &str = "usage: cargo xtask bench WHAT; all but million need root
 /// Runs one measurement.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     match args.first().map(String::as_str) {
-        Some("kernel" | "latency" | "stalls" | "versions" | "attacks" | "senders") => {
-            session::bench(root, args)
-        }
+        Some(
+            "kernel" | "latency" | "stalls" | "versions" | "attacks" | "senders" | "weather"
+            | "reasons",
+        ) => session::bench(root, args),
         Some("peers") => peers::run(root, args),
         Some("gateways") => gateways::run(root, args),
         Some("web") => session::bench_web(root, args),

@@ -40,7 +40,7 @@ const fn senders(name: &'static str, runs: Runs, tables: Places) -> Bench {
 const PEERS: Places = &[("peers", "/table"), ("forwarders", "/forwarders")];
 const DECISIONS: Places = &[("decisions", "/table"), ("decisions.reasons", "/reasons")];
 
-pub(super) const BENCHES: [Bench; 14] = [
+pub(super) const BENCHES: [Bench; 16] = [
     Bench {
         runs: &[&["--repetitions", "5", "--seconds", "1"]],
         ..bench("kernel", session::bench, &[("kernel", "/table")])
@@ -53,6 +53,8 @@ pub(super) const BENCHES: [Bench; 14] = [
     bench("attacks", attacks, &[("attacks", "/table")]),
     bench("tun2proxy", bench::tun2proxy::run, &[("tun2proxy", "/table")]),
     bench("gateways", bench::gateways::run, &[("gateways", "/table")]),
+    bench("weather", session::bench, &[("weather", "/table")]),
+    bench("reasons", session::bench, &[("reasons", "/table")]),
     senders("senders", SENDERS, &[("senders", "/table")]),
     senders("receivers", RECEIVERS, &[("receivers", "/table")]),
     senders("nsperf-link", NSPERF_LINK, &[("nsperf-link", "/table")]),

@@ -112,7 +112,7 @@ pub(super) struct Programs {
     /// The server for streams, on the kernel's sockets.
     pub(super) server: PathBuf,
     pub(super) gvisor_tap_vsock: Option<PathBuf>,
-    /// Another build of ours.
+    /// Another build of Plimsoll.
     pub(super) before: Option<PathBuf>,
 }
 

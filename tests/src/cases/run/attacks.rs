@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::world::{LATER, PYTHON, World};
+use crate::harness::behind::{LATER, PYTHON, World};
 use crate::harness::netns::Namespace;
 use crate::harness::process::{Process, descendants, resident};
 use crate::harness::runner::Case;

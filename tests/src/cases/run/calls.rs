@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::world::{PYTHON, World};
+use crate::harness::behind::{PYTHON, World};
 use crate::harness::netns::Namespace;
 use crate::harness::path::DEVICE;
 use crate::harness::process::Process;

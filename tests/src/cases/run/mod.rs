@@ -7,14 +7,13 @@ pub(crate) mod reasons;
 pub(crate) mod rules;
 pub(crate) mod ways;
 pub(crate) mod weather;
-mod world;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::harness::behind::{LATER, World};
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
 use crate::harness::veth::{FAR, NEAR};
-use world::{LATER, World};
 
 pub(crate) const CASES: &[Case] = &[
     Case::light("run::ends_as_the_command_does", statuses),

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::world::{LATER, PYTHON, World};
 use crate::dns;
+use crate::harness::behind::{LATER, PYTHON, World, started};
 use crate::harness::files::{digest, digest_of, expect_digest};
 use crate::harness::process::{Ended, Process};
 use crate::harness::runner::Case;
@@ -61,25 +61,6 @@ impl World {
         Ok(folder)
     }
 
-    /// Writes a file of the scratch folder.
-    pub(super) fn write(&self, name: &str, text: &str) -> Result<String> {
-        let path = self.scratch.file(name);
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
-        Ok(path.to_string_lossy().into_owned())
-    }
-
-    /// The path of a file of the scratch folder.
-    pub(super) fn path(&self, name: &str) -> String {
-        self.scratch.file(name).to_string_lossy().into_owned()
-    }
-
-    /// Starts a server at the far host and waits for the line that says that it is ready.
-    pub(super) fn far(&self, words: &[&str], ready: &'static str) -> Result<Process> {
-        let (program, words) = words.split_first().context("a server has a name")?;
-        let mut command = self.hosts.far.command(program);
-        started(program, command.args(words), ready)
-    }
-
     /// The web server, for a folder of the scratch folder.
     pub(super) fn web(&self, folder: &str) -> Result<Process> {
         let mut command = self.hosts.far.command(PYTHON);
@@ -106,13 +87,6 @@ impl World {
         let mut command = self.hosts.far.program(&["peer", "names", &format!("{FAR}:53")])?;
         started("name server", &mut command, "ready")
     }
-}
-
-/// Starts a server and waits for its line.
-fn started(name: &str, command: &mut Command, ready: &'static str) -> Result<Process> {
-    let mut process = Process::spawn(name, command)?;
-    process.wait_line(LATER, |line| line.contains(ready))?;
-    Ok(process)
 }
 
 fn curl() -> Result<()> {

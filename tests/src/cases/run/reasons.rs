@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 
 use super::programs::ssh_server;
-use super::world::{LATER, PYTHON, World};
+use crate::harness::behind::{LATER, PYTHON, World};
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
 use crate::harness::veth::FAR;
@@ -27,18 +27,6 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 impl World {
-    /// The words that run a part of the script.
-    fn script(&self, kind: &str) -> Result<Vec<String>> {
-        let path = self.write("reasons.py", include_str!("reasons.py"))?;
-        Ok([PYTHON, "-B", &path, kind, FAR].map(str::to_owned).to_vec())
-    }
-
-    /// Starts its servers.
-    fn servers(&self, kind: &str) -> Result<Process> {
-        let words = self.script(kind)?;
-        self.far(&words.iter().map(String::as_str).collect::<Vec<_>>(), "ready")
-    }
-
     /// The report on a command, which has to succeed if it should.
     fn explained(&self, words: &[&str], succeeds: bool) -> Result<String> {
         let ended = self.ended(&["--explain"], words)?;

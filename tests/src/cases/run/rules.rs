@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::world::{LATER, PYTHON, World};
+use crate::harness::behind::{LATER, PYTHON, World};
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
 use crate::harness::veth::FAR;

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::world::{LATER, PYTHON, World};
-use crate::harness::process::{Ended, Process};
+use crate::harness::behind::{LATER, PYTHON, World};
+use crate::harness::process::Process;
 use crate::harness::runner::Case;
 use crate::harness::veth::{FAR, NEAR};
 
@@ -25,22 +25,6 @@ const MIRROR: &str = "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 5353)); print('ready', flush=True)
 while True:
     data, visitor = s.recvfrom(99); s.sendto(repr(visitor).encode(), visitor)";
-
-impl World {
-    /// This program as the ordinary user, with a command that asks a running one.
-    pub(super) fn ask(&self, words: &[&str]) -> Result<Ended> {
-        let program = self.scratch.file("plimsoll");
-        let words = [&[program.to_str().context("a path is text")?], words].concat();
-        Process::spawn("plimsoll", &mut self.directly(&words))?.wait(LATER)
-    }
-
-    /// Starts `run` and waits until its command is ready.
-    pub(super) fn started(&self, options: &[&str], command: &[&str]) -> Result<Process> {
-        let mut process = Process::spawn("plimsoll run", &mut self.run(options, command)?)?;
-        process.wait_line(LATER, |line| line == "ready")?;
-        Ok(process)
-    }
-}
 
 fn ports() -> Result<()> {
     let world = World::new()?;
