@@ -179,7 +179,7 @@ pub(crate) const NIGHTLY: [Nightly; 17] = [
         8,
         Session::programs,
         &["crates/gateway/", "tests/src/cases/run/"],
-        "PostgreSQL, a static Go program and Python's socket tests in plimsoll run",
+        "PostgreSQL, a static Go program, npm, cargo and Python's socket tests in plimsoll run",
     ),
     nightly(
         "optimised",

@@ -31,6 +31,9 @@ pub(crate) const CASES: &[Case] = &[
     Case::light("run::pip_downloads_a_package", pip).needing("/usr/bin/pip3"),
     Case::light("run::programs_need_no_more_than_their_rules", under_rules)
         .needing("/usr/bin/pip3"),
+    Case::light("run::npm_and_cargo_need_no_more_than_their_rules", registries)
+        .needing("npm")
+        .of_nightly(),
     Case::light("run::apt_downloads_a_package", apt).needing("apt-get"),
     Case { limit: Duration::from_secs(180), ..Case::light("run::python_s_socket_tests", python) }
         .needing_module("test.test_socket")
@@ -387,6 +390,64 @@ fn under_rules() -> Result<()> {
     let rules = ["--net-allow", "other.example.com:8000"];
     let ended = world.ended(&rules, &words)?;
     ensure!(ended.said.contains("Could not resolve host: files.example.com"), "{}", ended.said);
+    Ok(())
+}
+
+/// The registry of npm and that of cargo, each with the package `ahoy`.
+const REGISTRIES: &str = "
+cd \"$1\"; url=http://files.example.com:8000
+mkdir -p package; 
+echo '{\"name\":\"ahoy\",\"version\":\"1.0.0\"}' > package/package.json
+tar czf ahoy.tgz package
+cat > ahoy <<END
+{\"name\":\"ahoy\",\"dist-tags\":{\"latest\":\"1.0.0\"},\"versions\":{\"1.0.0\":{\"name\":\"ahoy\",
+\"version\":\"1.0.0\",\"dist\":{\"tarball\":\"$url/ahoy.tgz\"}}}}
+END
+mkdir -p ahoy-1.0.0/src index/ah/oy; touch ahoy-1.0.0/src/lib.rs
+printf '[package]\\nname = \"ahoy\"\\nversion = \"1.0.0\"\\n' > ahoy-1.0.0/Cargo.toml
+tar czf ahoy.crate ahoy-1.0.0; sum=$(sha256sum ahoy.crate | cut -d' ' -f1)
+echo \"{\\\"dl\\\":\\\"$url/{crate}.crate\\\"}\" > index/config.json
+cat > index/ah/oy/ahoy <<END
+{\"name\":\"ahoy\",\"vers\":\"1.0.0\",\"deps\":[],\"features\":{},\
+\"yanked\":false,\"cksum\":\"$sum\"}
+END";
+
+/// As root, who may read the toolchain.
+fn registries() -> Result<()> {
+    let world = World::new()?;
+    let www = world.folder("www")?;
+    let work = world.scratch.file("work");
+    let _names = world.name_server()?;
+    let mut command = Command::new("sh");
+    command.args(["-ec", REGISTRIES, "sh"]).arg(&www);
+    Process::spawn("registries", &mut command)?.success(LATER)?;
+    let _web = world.web("www")?;
+    fs::create_dir_all(work.join("src"))?;
+    fs::write(work.join("src/lib.rs"), "")?;
+    let dependency = "ahoy = { version = \"1\", registry = \"local\" }";
+    let package = "[package]\nname = \"a\"\nversion = \"1.0.0\"\n[dependencies]\n";
+    fs::write(work.join("Cargo.toml"), format!("{package}{dependency}\n[workspace]\n"))?;
+    let script = "cd \"$1\"; url=http://files.example.com:8000
+                  npm install --loglevel=error --no-audit --no-fund --fetch-retries=0 \
+                  --cache \"$1/npm\" --registry $url ahoy > /dev/null
+                  cat node_modules/ahoy/package.json
+                  export CARGO_HOME=\"$1/cargo\" CARGO_REGISTRIES_LOCAL_INDEX=sparse+$url/index/
+                  cargo fetch -q; ls cargo/registry/cache/*/";
+    let run = |rule: &str| -> Result<Ended> {
+        let program = world.path("plimsoll");
+        let mut command = world.hosts.near.command("unshare");
+        command.args(["--mount", "sh", "-ec"]).arg(format!(
+            "mount --bind {} /etc/resolv.conf; exec \"$@\"",
+            world.path("resolv.conf")
+        ));
+        command.args(["sh", &program, "run", "--net-allow", rule, "--", "sh", "-ec", script, "sh"]);
+        Process::spawn("plimsoll run", command.arg(&work))?.wait(LATER)
+    };
+    let ended = run("other.example.com:8000")?;
+    ensure!(!ended.status.success() && ended.said.contains("refused"), "{}", ended.said);
+    let ended = run("files.example.com:8000")?;
+    let expected = "{\"name\":\"ahoy\",\"version\":\"1.0.0\"}\nahoy-1.0.0.crate\n";
+    ensure!(ended.stdout == expected && !ended.said.contains("refused"), "{}", ended.said);
     Ok(())
 }
 
