@@ -45,6 +45,8 @@ pub(crate) struct Observer {
     is_active: bool,
     latest: Latest,
     sample: Sample,
+    /// The round trip between the command and the stack, which a link makes long.
+    inner_rtt: Duration,
     /// Since when the host's socket has taken no data, if data waits.
     host_full: Option<Instant>,
     /// The same for the command's side.
@@ -71,6 +73,7 @@ impl Observer {
             is_active: false,
             latest: Latest::Up(begun),
             sample: Sample::default(),
+            inner_rtt: Duration::ZERO,
             host_full: None,
             command_full: None,
             was_full: false,
@@ -100,6 +103,7 @@ impl Observer {
         // The option cannot be out of range.
         let _ = guest.set_option(SetOption::DecisionLog(DECISIONS));
         self.sample = self.reasons.sample(host);
+        self.inner_rtt = guest.info().min_rtt.unwrap_or_default();
         (self.is_open, self.is_active, self.latest) = (true, true, Latest::Up(now));
         let is_repeated = self.sample.retransmissions > 0;
         // The kernel takes no sample of the round trip from a repeated SYN.
@@ -267,7 +271,8 @@ impl Drop for Observer {
         destination.connections += u64::from(!self.is_open);
         destination.up += self.up;
         destination.down += self.down;
-        let rtts = [destination.rtt, self.sample.rtt].into_iter().filter(|rtt| !rtt.is_zero());
+        let rtt = self.sample.rtt + self.inner_rtt;
+        let rtts = [destination.rtt, rtt].into_iter().filter(|rtt| !rtt.is_zero());
         destination.rtt = rtts.min().unwrap_or_default();
     }
 }
