@@ -1,16 +1,22 @@
 //! Answers the requests of the control socket, from the stacks of this process.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll::{Hold, Info, Stack, State};
+use plimsoll_gateway::connections::{ConnectionSummary, Sample};
 
 use crate::control::protocol::{
-    Answer, FqLine, NetId, QdiscLine, Request, SocketLine, StackQdiscs, StackSockets, StackValues,
+    Answer, ConnectionLine, Connections, FqLine, Leg, NetId, QdiscLine, Request, Role, SocketLine,
+    StackQdiscs, StackSockets, StackValues,
 };
 use crate::control::server::Respond;
 
-/// The stacks of this process, with their names.
-pub(crate) struct Stacks(pub Vec<(String, Stack)>);
+/// The stacks of this process.
+pub(crate) struct Stacks {
+    /// The stacks, with their names.
+    all: Vec<(String, Stack)>,
+    begun: Instant,
+}
 
 impl Respond for Stacks {
     fn respond(&self, request: Request) -> Answer {
@@ -25,7 +31,7 @@ impl Respond for Stacks {
             })),
             Request::SysctlGet { names } => self.get(&names),
             Request::SysctlSet { name, value } => {
-                for (_, stack) in &self.0 {
+                for (_, stack) in &self.all {
                     if let Err(error) = stack.set_sysctl(&name, &value) {
                         return Answer::Error(error.to_string());
                     }
@@ -40,8 +46,9 @@ impl Respond for Stacks {
             Request::Weather { .. } => Answer::Error(
                 "this process has no link of its own; 'plimsoll run --link' does".to_owned(),
             ),
+            Request::Connections => Answer::Connections(self.connections()),
             Request::Ss => Answer::Sockets(
-                self.0
+                self.all
                     .iter()
                     .map(|(name, stack)| StackSockets {
                         stack: name.clone(),
@@ -54,15 +61,49 @@ impl Respond for Stacks {
 }
 
 impl Stacks {
+    /// Answers for these stacks, which have just been built.
+    pub(crate) fn new(all: Vec<(String, Stack)>) -> Stacks {
+        Stacks { all, begun: Instant::now() }
+    }
+
+    /// Milliseconds since the stacks were built.
+    pub(crate) fn running_ms(&self) -> u64 {
+        millis(self.begun.elapsed())
+    }
+
+    fn connections(&self) -> Connections {
+        let tcp = self.all.iter().flat_map(|(_, stack)| stack.sockets());
+        let lines = tcp.filter_map(|socket| {
+            let network = socket.info.as_deref().map(Leg::from);
+            Some(ConnectionLine {
+                far: socket.remote?,
+                name: None,
+                near: socket.local,
+                role: Role::Peer,
+                state: state_name(socket.state).to_owned(),
+                age_ms: None,
+                network,
+                inside: None,
+            })
+        });
+        let udp = self.all.iter().flat_map(|(_, stack)| stack.udp_sockets());
+        Connections {
+            running_ms: self.running_ms(),
+            lines: lines.collect(),
+            flows: udp.filter(|socket| socket.remote.is_some()).count(),
+        }
+    }
+
     fn each(&self, values: impl Fn(&Stack) -> Vec<(String, String)>) -> Vec<StackValues> {
-        self.0
+        self.all
             .iter()
             .map(|(name, stack)| StackValues { stack: name.clone(), values: values(stack) })
             .collect()
     }
 
     fn get(&self, names: &[String]) -> Answer {
-        let unknown = |name: &&String| self.0.iter().any(|(_, stack)| stack.sysctl(name).is_none());
+        let unknown =
+            |name: &&String| self.all.iter().any(|(_, stack)| stack.sysctl(name).is_none());
         if let Some(name) = names.iter().find(unknown) {
             return Answer::Error(format!(
                 "no such setting: {name}; 'plimsoll sysctl' prints all of them"
@@ -87,12 +128,12 @@ impl Stacks {
             stack: name.clone(),
             qdiscs: stack.qdiscs().iter().map(qdisc_line).collect(),
         };
-        self.0.iter().map(of).collect()
+        self.all.iter().map(of).collect()
     }
 
     fn set_qdisc(&self, dev: &str, text: &str) -> Answer {
         let mut found = false;
-        for (_, stack) in &self.0 {
+        for (_, stack) in &self.all {
             for (index, summary) in stack.qdiscs().iter().enumerate() {
                 if summary.interface != dev {
                     continue;
@@ -235,6 +276,84 @@ fn hold_words(told: &Info) -> Vec<(String, String)> {
         }
     }
     words
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// From this state of loss recovery on, data that was lost is being retransmitted.
+const RECOVERY: u8 = 3;
+
+impl From<&Info> for Leg {
+    fn from(info: &Info) -> Leg {
+        // The windows and the buffer have times of their own.
+        let other = |hold: &Hold| !matches!(hold, Hold::Rwnd | Hold::SillyWindow);
+        let figures = |hold: Hold| {
+            let (count, time) = (info.holds[hold as usize], info.hold_times[hold as usize]);
+            (hold.name().to_owned(), count, micros(time))
+        };
+        let holds = Hold::ALL.into_iter().filter(other).map(figures);
+        let holds = holds.filter(|&(_, count, _)| count > 0);
+        Leg {
+            rtt_us: micros(info.rtt),
+            cwnd: info.snd_cwnd,
+            in_flight: info.unacked,
+            retrans: info.total_retrans,
+            out_of_order: info.rcv_ooopack,
+            unsent: info.notsent_bytes.into(),
+            sent: info.bytes_sent.saturating_sub(info.bytes_retrans),
+            received: info.bytes_received,
+            busy_us: micros(info.busy_time),
+            rwnd_us: micros(info.rwnd_limited),
+            sndbuf_us: micros(info.sndbuf_limited),
+            recovers: info.ca_state >= RECOVERY,
+            since_sent_ms: millis(info.last_data_sent),
+            since_received_ms: millis(info.last_data_recv),
+            holds: holds.collect(),
+        }
+    }
+}
+
+impl From<&Sample> for Leg {
+    fn from(sample: &Sample) -> Leg {
+        Leg {
+            rtt_us: micros(sample.smoothed_rtt),
+            cwnd: sample.cwnd,
+            in_flight: sample.in_flight,
+            retrans: sample.retransmissions,
+            out_of_order: sample.out_of_order,
+            unsent: sample.not_sent.into(),
+            sent: sample.sent,
+            received: sample.received,
+            busy_us: micros(sample.busy),
+            rwnd_us: micros(sample.window_limited),
+            sndbuf_us: micros(sample.buffer_limited),
+            recovers: sample.recovery >= RECOVERY,
+            since_sent_ms: millis(sample.since_sent),
+            since_received_ms: millis(sample.since_received),
+            holds: Vec::new(),
+        }
+    }
+}
+
+impl From<&ConnectionSummary> for ConnectionLine {
+    fn from(summary: &ConnectionSummary) -> ConnectionLine {
+        ConnectionLine {
+            far: summary.far,
+            name: summary.name.clone(),
+            near: summary.near,
+            role: if summary.is_visitor { Role::Visitor } else { Role::Server },
+            state: state_name(Some(summary.state)).to_owned(),
+            age_ms: Some(millis(summary.age)),
+            network: summary.host.as_ref().map(Leg::from),
+            inside: summary.guest.as_deref().map(Leg::from),
+        }
+    }
 }
 
 /// The names that `ss` uses.

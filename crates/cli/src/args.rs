@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Sysctl(SysctlArgs),
     /// Print the sockets of a running plimsoll.
     Ss(SsArgs),
+    /// Show the connections of a running plimsoll live: rates, RTT, and what holds each up.
+    Top(TopArgs),
     /// Print or change the queueing disciplines of a running plimsoll.
     Qdisc(QdiscArgs),
     /// Print, add or remove the ports that a running `plimsoll run` publishes.
@@ -501,6 +503,26 @@ pub(crate) struct SsArgs {
     pub target: TargetArgs,
 }
 
+/// `plimsoll top`.
+///
+/// Keys: q quits, p pauses, s sorts by the next of rate, RTT, retransmissions, what holds up, and
+/// destination; arrows, PageUp, PageDown, Home and End scroll. Up is away from the command, down is
+/// towards it. '-' is a figure that is not known.
+#[derive(Clone, Copy, Debug, Args)]
+#[cfg_attr(
+    not(feature = "top"),
+    allow(dead_code, reason = "the command only says what is missing")
+)]
+pub(crate) struct TopArgs {
+    /// Time between two looks, 100ms to 1h; a bare number is seconds
+    #[arg(short = 'd', long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true,
+          value_parser = units::interval)]
+    pub interval: Duration,
+    /// Process to ask [default: the only one that runs]
+    #[arg(long, allow_hyphen_values = true, value_parser = units::pid)]
+    pub pid: Option<u32>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,6 +587,7 @@ mod tests {
             ("plimsoll stream --loss 1 -l 2", "nothing would arrive"),
             ("plimsoll rr -n -3", "not a whole number"),
             ("plimsoll nstat --pid abc", "not the number of a process"),
+            ("plimsoll top --interval 1ms", "from 100 ms to 1 h"),
             ("plimsoll stream --to 192.0.2.1", "has no port; add one, as in 192.0.2.1:5001"),
             ("plimsoll serve --address 127.0.0.1/8", "loopback"),
         ] {

@@ -24,6 +24,8 @@ mod run;
 mod serve;
 mod service;
 mod sim;
+#[cfg(feature = "top")]
+mod top;
 mod units;
 
 use std::io::{self, Write};
@@ -71,6 +73,13 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Nstat(args) => query::nstat(args),
         Command::Sysctl(args) => query::sysctl(args),
         Command::Ss(args) => query::ss(args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(args),
+        #[cfg(not(feature = "top"))]
+        Command::Top(_) => anyhow::bail!(
+            "this plimsoll was built without 'top'; build it with 'cargo build --release --features \
+             top', or use 'plimsoll ss -i'"
+        ),
         Command::Qdisc(args) => query::qdisc(args),
         Command::Port(args) => query::port(args),
         Command::Weather(args) => query::weather(args),

@@ -267,7 +267,7 @@ pub(crate) fn counters(stack: &Stack) -> Counters {
 pub(crate) fn control(stacks: &[(&str, &Stack)]) -> Option<ControlSocket> {
     let stacks: Vec<_> =
         stacks.iter().map(|(name, stack)| ((*name).to_owned(), (*stack).clone())).collect();
-    let respond: Arc<dyn Respond> = Arc::new(crate::answers::Stacks(stacks));
+    let respond: Arc<dyn Respond> = Arc::new(crate::answers::Stacks::new(stacks));
     match server::open(respond) {
         Ok(socket) => Some(socket),
         Err(error) => {

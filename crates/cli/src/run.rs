@@ -12,16 +12,17 @@ use plimsoll_gateway::config::Config;
 use plimsoll_gateway::inside::{self, Inside};
 use plimsoll_gateway::network::Network;
 use plimsoll_gateway::policy::Policy;
-use plimsoll_gateway::ports::{Port, PortControl};
+use plimsoll_gateway::ports::Port;
 use plimsoll_gateway::rules::rule::Rule;
 use plimsoll_gateway::rules::{self, RefuseNames, Rules, ways_round};
-use plimsoll_gateway::weather::{LinkRequest, WeatherControl};
+use plimsoll_gateway::run::Controls;
+use plimsoll_gateway::weather::LinkRequest;
 use plimsoll_gateway::{init, note, run as gateway};
 use plimsoll_sim::link::spec::{Direction, LinkSpec};
 
 use crate::answers::Stacks;
 use crate::args::Command;
-use crate::control::protocol::{Answer, LinkLine, Request};
+use crate::control::protocol::{Answer, ConnectionLine, Connections, LinkLine, Request};
 use crate::control::server::{self, Respond};
 use crate::{UsageError, units};
 
@@ -249,15 +250,15 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
     };
     let served = AssertUnwindSafe(|| {
         gateway::run(&config, |running| {
-            let stacks = Stacks(vec![("run".to_owned(), running.stack.clone())]);
-            let (ports, weather) = (running.ports.clone(), running.weather.clone());
-            let respond = Arc::new(Answers { stacks, ports, weather });
+            let stacks = Stacks::new(vec![("run".to_owned(), running.stack.clone())]);
+            let respond = Arc::new(Answers { stacks, controls: running.controls.clone() });
             match server::open(respond) {
                 Ok(socket) => Ok(Box::new(socket)),
                 Err(error) => {
                     let error = anyhow::Error::new(error);
                     say(&error.context(
-                        "'plimsoll ss', 'nstat', 'sysctl', 'port' and 'weather' are not answered",
+                        "'plimsoll top', 'ss', 'nstat', 'sysctl', 'port' and 'weather' are not \
+                         answered",
                     ));
                     Ok(Box::new(()))
                 }
@@ -294,8 +295,7 @@ fn link(args: &RunArgs) -> anyhow::Result<Option<LinkRequest>> {
 /// Answers the requests of the control socket.
 struct Answers {
     stacks: Stacks,
-    ports: PortControl,
-    weather: Option<WeatherControl>,
+    controls: Controls,
 }
 
 impl Answers {
@@ -303,7 +303,7 @@ impl Answers {
     fn weather(&self, specs: &[String; 3]) -> Result<Vec<LinkLine>, String> {
         let without = "there is no link to change; give --link to 'plimsoll run', which may be \
                        --link perfect";
-        let weather = self.weather.as_ref().ok_or(without)?;
+        let weather = self.controls.weather.as_ref().ok_or(without)?;
         let [both, up, down] = specs.each_ref().map(|spec| spec.parse::<LinkSpec>());
         let (both, differences) = (both?, [up?, down?]);
         if [&both].into_iter().chain(&differences).any(|spec| !spec.is_empty()) {
@@ -316,10 +316,19 @@ impl Answers {
 
 impl Respond for Answers {
     fn respond(&self, request: Request) -> Answer {
+        let Controls { ports, connections, .. } = &self.controls;
         let changed = match request {
-            Request::Ports => self.ports.list(),
-            Request::PortAdd { port } => port.parse().and_then(|port| self.ports.add(port)),
-            Request::PortRemove { port } => port.parse().and_then(|port| self.ports.remove(port)),
+            Request::Ports => ports.list(),
+            Request::PortAdd { port } => port.parse().and_then(|port| ports.add(port)),
+            Request::PortRemove { port } => port.parse().and_then(|port| ports.remove(port)),
+            Request::Connections => {
+                let answer = connections.list().map(|carried| Connections {
+                    running_ms: self.stacks.running_ms(),
+                    flows: carried.flows,
+                    lines: carried.connections.iter().map(ConnectionLine::from).collect(),
+                });
+                return answer.map_or_else(Answer::Error, Answer::Connections);
+            }
             Request::Weather { specs } => {
                 return self.weather(&specs).map_or_else(Answer::Error, Answer::Weather);
             }

@@ -97,6 +97,15 @@ pub(crate) fn run_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The time between two looks at a running process.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let bounds = Duration::from_millis(100)..=Duration::from_secs(3600);
+    match duration(text)? {
+        time if bounds.contains(&time) => Ok(time),
+        _ => Err("must be from 100 ms to 1 h; try 1s".into()),
+    }
+}
+
 /// An address with the length of its prefix, as in `192.0.2.2/24` or `2001:db8::2/64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cidr {

@@ -16,6 +16,7 @@ use plimsoll::{Stack, UnhandledConfig, UnhandledPackets};
 use rustix::io::Errno;
 
 use crate::config::Config;
+use crate::connections::ConnectionControl;
 use crate::fronts::Fronts;
 use crate::handover::{End, Message};
 use crate::names::Names;
@@ -48,6 +49,17 @@ pub(crate) struct Gateway {
     next_visitor: usize,
     /// Ports whose visitors could not be accepted.
     waiting_ports: Vec<usize>,
+}
+
+/// Handles by which other threads change a gateway while it runs, and ask it.
+#[derive(Clone)]
+pub struct Controls {
+    /// Changes its published ports.
+    pub ports: PortControl,
+    /// Changes its links, if it has some.
+    pub weather: Option<WeatherControl>,
+    /// Lists its connections.
+    pub connections: ConnectionControl,
 }
 
 /// Bytes of the largest receive buffer of a connection inside. Data in flight waits in the
@@ -92,14 +104,14 @@ fn stack(config: &Config, queues: Vec<OwnedFd>) -> Result<(Stack, Option<Weather
 }
 
 impl Gateway {
-    /// A gateway for the queues of the command's interface, and what changes it while it runs.
+    /// A gateway for the queues of the command's interface, and its controls.
     pub(crate) fn new(
         config: &Config,
         queues: Vec<OwnedFd>,
         descriptors: usize,
         (end, ended): (Arc<End>, Arc<AtomicBool>),
         ports: Ports,
-    ) -> Result<(Gateway, PortControl, Option<WeatherControl>)> {
+    ) -> Result<(Gateway, Controls)> {
         let (count, policy) = (queues.len(), config.policy);
         let (stack, links) = stack(config, queues)?;
         let access = Access::new(config.rules.clone(), policy.network, policy.verbose);
@@ -139,7 +151,8 @@ impl Gateway {
             next_visitor,
             waiting_ports: Vec::new(),
         };
-        Ok((gateway, control, weather))
+        let connections = ConnectionControl::new(gateway.worker.shared.clone());
+        Ok((gateway, Controls { ports: control, weather, connections }))
     }
 
     pub(crate) fn stack(&self) -> &Stack {

@@ -17,6 +17,7 @@
 //! name server go to the host's ([`names`]). [`policy`] judges every address immediately before it
 //! is dialled, and the user's [`rules`] come after that.
 //!
+//! The control socket's questions about [`connections`] are answered by the loops that carry them.
 //! With `--explain`, [`reasons`] has the times of each connection and reports why the command
 //! waited.
 //!
@@ -36,6 +37,7 @@
 mod command;
 pub mod config;
 mod confine;
+pub mod connections;
 mod fronts;
 mod gateway;
 pub mod handover;
@@ -53,6 +55,7 @@ mod routing;
 pub mod rules;
 pub mod run;
 mod tcp;
+mod tcp_info;
 mod udp;
 pub mod weather;
 mod worker;

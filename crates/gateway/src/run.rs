@@ -18,11 +18,11 @@ use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 
 use crate::config::Config;
+pub use crate::gateway::Controls;
 use crate::gateway::Gateway;
 use crate::handover::{End, MAX_QUEUES, Message};
 use crate::names::files as names;
-use crate::ports::{PortControl, Ports};
-use crate::weather::WeatherControl;
+use crate::ports::Ports;
 use crate::{confine, inside};
 
 /// The exit status if the gateway itself has failed, as of a container engine.
@@ -32,10 +32,8 @@ pub const FAILED: u8 = 125;
 pub struct Running<'a> {
     /// Its stack.
     pub stack: &'a Stack,
-    /// Changes its published ports.
-    pub ports: PortControl,
-    /// Changes its links, if it has some.
-    pub weather: Option<WeatherControl>,
+    /// Changes it and lists its connections.
+    pub controls: Controls,
 }
 
 /// Runs the command. Returns its exit status, or 128 and the signal that has ended it. Calls
@@ -73,10 +71,10 @@ pub fn run(
     // Limits are those of a thread: one that starts later has them as well.
     confine::give_up_rights()?;
     let inner = (end.clone(), ended.clone());
-    let (mut gateway, ports, weather) = Gateway::new(config, queues, descriptors, inner, ports)?;
+    let (mut gateway, controls) = Gateway::new(config, queues, descriptors, inner, ports)?;
     let limits = confine::files(&config.covered)?;
     pass_signals(&end, &ended)?;
-    let _kept = on_start(&Running { stack: gateway.stack(), ports, weather })?;
+    let _kept = on_start(&Running { stack: gateway.stack(), controls })?;
     gateway.start()?;
     let calls = confine::calls()?;
     if config.policy.verbose {

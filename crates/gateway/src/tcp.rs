@@ -18,6 +18,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
 };
 
+use crate::connections::{ConnectionSummary, Sample};
 use crate::names::stream::NameStream;
 use crate::reactor::{Readiness, Token, Tools};
 use crate::reasons::Observer;
@@ -43,6 +44,9 @@ pub(crate) struct Connection {
     check: Option<Check>,
     /// With `--explain`, for a connection of the command's.
     observer: Option<Box<Observer>>,
+    begun: Instant,
+    /// It comes from the host's side.
+    is_visitor: bool,
 }
 
 enum State {
@@ -161,7 +165,17 @@ impl Connection {
                 let syns = Syns::new(incoming.syns());
                 let state = State::Dialling(Some(incoming), syns);
                 let ready = Readiness::default();
-                Ok(Connection { state, host, token, ready, reset_early: false, check, observer })
+                Ok(Connection {
+                    state,
+                    host,
+                    token,
+                    ready,
+                    reset_early: false,
+                    check,
+                    observer,
+                    begun: Instant::now(),
+                    is_visitor: false,
+                })
             }
             Err(error) => {
                 refuse(incoming, &error);
@@ -193,6 +207,8 @@ impl Connection {
             reset_early: false,
             check: None,
             observer: None,
+            begun: Instant::now(),
+            is_visitor: true,
         })
     }
 
@@ -276,6 +292,31 @@ impl Connection {
                 State::Open(Open::new(guest, self.check.take()))
             }
         }
+    }
+
+    /// Its figures now. `None` for one to the gateway's name server, and for one whose state is
+    /// about to change.
+    pub(crate) fn summary(&self, has_figures: bool, tools: &Tools) -> Option<ConnectionSummary> {
+        let (far, near, guest) = match &self.state {
+            State::Dialling(incoming, _) => {
+                let incoming = incoming.as_ref()?;
+                (incoming.destination(), incoming.peer(), None)
+            }
+            State::Open(Open { guest, .. }) | State::Entering(guest) => {
+                (guest.local_addr().ok()?, guest.peer_addr().ok()?, Some(Box::new(guest.info())))
+            }
+            State::Accepting(_) | State::Names(_) => return None,
+        };
+        Some(ConnectionSummary {
+            far,
+            name: tools.names.name_of(far.ip(), Instant::now()),
+            near,
+            is_visitor: self.is_visitor,
+            state: guest.as_ref().map_or(plimsoll::State::SynSent, |guest| guest.state),
+            age: self.begun.elapsed(),
+            host: has_figures.then(|| Sample::read(&self.host)).flatten(),
+            guest,
+        })
     }
 
     /// Whether data of the command may still be on its way to the host's side.

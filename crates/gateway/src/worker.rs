@@ -16,6 +16,7 @@ use plimsoll::gate::{Incoming, Reject, Unreachable};
 use plimsoll::{QueueLoop, UdpSocket};
 use rustix::io::Errno;
 
+use crate::connections::{Carried, ListRequest};
 use crate::fronts::Fronts;
 use crate::mapping::{self, Mapping};
 use crate::names::{Names, files};
@@ -49,6 +50,8 @@ pub(crate) enum Task {
     Flow(UdpSocket),
     /// A connection of the host's side, the source that the command sees, and its destination.
     Visitor(HostStream, IpAddr, SocketAddr),
+    /// A question about the connections.
+    List(ListRequest),
 }
 
 /// Work that other threads have for a loop.
@@ -357,6 +360,16 @@ impl Worker {
             Task::Attempt(incoming) => self.dial(incoming),
             Task::Flow(guest) => self.open(guest),
             Task::Visitor(host, from, to) => self.enter(host, from, to),
+            Task::List(request) => {
+                let connections = self.connections.all.values();
+                let summary = |it: &Connection| it.summary(request.has_figures, &self.tools);
+                let carried = Carried {
+                    connections: connections.filter_map(summary).collect(),
+                    flows: self.flows.all.len(),
+                };
+                // The requester may be gone.
+                let _ = request.answer.send(carried);
+            }
         }
     }
 

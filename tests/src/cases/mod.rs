@@ -21,7 +21,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 21] = [
+    let groups: [&[Case]; 22] = [
         http::CASES,
         serve::CASES,
         captures::CASES,
@@ -37,6 +37,7 @@ pub(crate) fn all() -> Vec<Case> {
         run::reasons::CASES,
         run::ways::CASES,
         run::rules::CASES,
+        run::top::CASES,
         run::weather::CASES,
         run::attacks::CASES,
         link::CASES,

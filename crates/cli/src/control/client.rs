@@ -19,17 +19,26 @@ use super::protocol::{Answer, Request};
 /// How long the asked process may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The asked process does not exist any more.
+#[derive(Debug, thiserror::Error)]
+#[error("process {0} has ended")]
+pub(crate) struct Ended(String);
+
 /// Asks the process `pid`, or the only one that runs.
 pub(crate) fn ask(pid: Option<u32>, request: &Request) -> anyhow::Result<Answer> {
-    let (directories, refused) = trusted(super::directories());
-    let path = find(pid, &directories).map_err(|error| match refused.is_empty() {
-        true => error,
-        false => anyhow!("{error}; {}", refused.join("; ")),
-    })?;
-    match ask_at(&path, request)? {
+    match ask_at(&socket_of(pid)?, request)? {
         Answer::Error(message) => bail!("{message}"),
         answer => Ok(answer),
     }
+}
+
+/// The path of the socket of the process `pid`, or of the only one that runs.
+pub(crate) fn socket_of(pid: Option<u32>) -> anyhow::Result<PathBuf> {
+    let (directories, refused) = trusted(super::directories());
+    find(pid, &directories).map_err(|error| match refused.is_empty() {
+        true => error,
+        false => anyhow!("{error}; {}", refused.join("; ")),
+    })
 }
 
 /// The socket of the process `pid`, or of the only one that runs.
@@ -102,14 +111,19 @@ pub(crate) fn ask_at(path: &Path, request: &Request) -> anyhow::Result<Answer> {
     ask_within(path, request, PATIENCE)
 }
 
-fn ask_within(path: &Path, request: &Request, patience: Duration) -> anyhow::Result<Answer> {
+/// The same for a process that may take so long.
+pub(crate) fn ask_within(
+    path: &Path,
+    request: &Request,
+    patience: Duration,
+) -> anyhow::Result<Answer> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let explain = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
             "process {name} does not answer: it is stopped, or busy with other questions; ask \
              again later"
         ),
-        ErrorKind::ConnectionRefused => anyhow!("process {name} has ended"),
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => Ended(name.clone()).into(),
         _ => anyhow::Error::from(error).context(format!("cannot talk to {}", path.display())),
     };
     let stream = connect_now(path).map_err(explain)?;
@@ -215,6 +229,17 @@ mod tests {
     fn processes_without_a_socket() {
         assert!(no_socket(std::process::id()).contains("is not a plimsoll that runs a stack"));
         assert!(no_socket(u32::MAX).contains("no process 4294967295"));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("77.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(ask_at(&path, &Request::Ss).unwrap_err().is::<Ended>());
+        std::fs::remove_file(&path).unwrap();
+        let error = ask_at(&path, &Request::Ss).unwrap_err();
+        assert!(error.is::<Ended>() && error.to_string() == "process 77 has ended", "{error}");
     }
 
     #[test]

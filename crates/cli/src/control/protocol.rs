@@ -1,5 +1,7 @@
 //! The lines that go over the control socket.
 
+use std::net::SocketAddr;
+
 use plimsoll_sim::link::LinkStats;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,8 @@ pub(crate) enum Request {
     },
     /// All sockets.
     Ss,
+    /// The connections with their figures, for `top`.
+    Connections,
     /// The queueing disciplines.
     Qdisc,
     /// Gives interfaces with a name another discipline, in every stack that has one.
@@ -62,6 +66,8 @@ pub(crate) enum Answer {
     Values(Vec<StackValues>),
     /// One list of sockets for each stack of the process.
     Sockets(Vec<StackSockets>),
+    /// The connections of all stacks of the process.
+    Connections(Connections),
     /// One list of queueing disciplines for each stack of the process.
     Qdiscs(Vec<StackQdiscs>),
     /// The published ports, as after `-p`.
@@ -132,6 +138,90 @@ pub(crate) struct SocketLine {
     /// The last decisions, for `ss --why`.
     #[serde(default)]
     pub why: Vec<String>,
+}
+
+/// The connections of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    /// Milliseconds since the stack was built.
+    pub running_ms: u64,
+    /// The flows of datagrams of `plimsoll run`; elsewhere those of UDP that have a peer.
+    pub flows: usize,
+    /// The connections, in no order.
+    pub lines: Vec<ConnectionLine>,
+}
+
+/// One connection. *Up* is away from this machine's program, *down* is towards it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ConnectionLine {
+    /// The other host.
+    pub far: SocketAddr,
+    /// The name by which the command of `run` has looked it up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The address of the command, or of the stack.
+    pub near: SocketAddr,
+    /// The role of the other host.
+    pub role: Role,
+    /// The state, as `ss` writes it.
+    pub state: String,
+    /// Milliseconds since it began, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+    /// The figures of the side of the network: the kernel's for `run`, otherwise the stack's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Leg>,
+    /// The stack's figures of the side of the command of `run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Leg>,
+}
+
+/// The role of the other host of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// The command of `run` has dialled it.
+    Server,
+    /// It came through a published port of `run`.
+    Visitor,
+    /// The other end of a connection of a stack, whoever has dialled.
+    Peer,
+}
+
+/// The figures of one side of a connection. Counts and times are those since it opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Leg {
+    /// The smoothed round trip in microseconds; zero if none was measured.
+    pub rtt_us: u64,
+    /// Segments that the congestion window allows in flight.
+    pub cwnd: u32,
+    /// Segments in flight.
+    pub in_flight: u32,
+    /// Segments that were retransmitted.
+    pub retrans: u32,
+    /// Segments that have arrived out of order.
+    pub out_of_order: u32,
+    /// Bytes that were written and not sent.
+    pub unsent: u64,
+    /// Bytes that were sent, each counted once.
+    pub sent: u64,
+    /// Bytes that have arrived.
+    pub received: u64,
+    /// Microseconds with unacknowledged data.
+    pub busy_us: u64,
+    /// Of these, those in which the window of the receiver held data back.
+    pub rwnd_us: u64,
+    /// Of these, those in which a larger send buffer would have had data to send.
+    pub sndbuf_us: u64,
+    /// Lost data is being retransmitted.
+    pub recovers: bool,
+    /// Milliseconds since data was last sent, or since it opened.
+    pub since_sent_ms: u64,
+    /// Milliseconds since data has last arrived, or since it opened.
+    pub since_received_ms: u64,
+    /// The stack's other holds that have occurred, as in `ss -i`: how often, and microseconds.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub holds: Vec<(String, u64, u64)>,
 }
 
 /// Queueing disciplines of one stack.

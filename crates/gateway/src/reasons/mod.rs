@@ -4,9 +4,9 @@
 //!
 //! The gateway is between the command and the network, so it sees when the command's data comes,
 //! when the host's socket takes it, and when the answer is there. An [`observer`] has the times
-//! of one connection, and reads the kernel's figures of the host's socket ([`tcp_info`]) with each
-//! piece of data. It thus compares two moments, and decides which of the sides was waited for
-//! between them:
+//! of one connection, and reads the kernel's figures of the host's socket
+//! ([`tcp_info`](crate::tcp_info)) with each piece of data. It thus compares two moments, and
+//! decides which of the sides was waited for between them:
 //!
 //! | cause | evidence |
 //! |---|---|
@@ -32,7 +32,6 @@
 mod cause;
 mod observer;
 mod report;
-mod tcp_info;
 mod waits;
 
 use std::collections::HashMap;
@@ -43,10 +42,10 @@ use std::time::{Duration, Instant};
 pub(crate) use observer::Observer;
 
 use cause::Cause;
-use tcp_info::Sample;
 use waits::Waits;
 
 use crate::names::Names;
+use crate::tcp_info::Sample;
 
 /// Destinations that are kept apart, at most.
 const MAX_DESTINATIONS: usize = 1024;

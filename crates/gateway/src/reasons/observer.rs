@@ -9,8 +9,8 @@ use plimsoll::{AckReason, Decision, SetOption, TcpStream};
 
 use super::Reasons;
 use super::cause::Cause;
-use super::tcp_info::Sample;
 use crate::names::Names;
+use crate::tcp_info::Sample;
 
 /// Shorter waits are those of any transfer.
 const NOTICEABLE: Duration = Duration::from_millis(5);

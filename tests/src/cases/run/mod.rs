@@ -5,6 +5,7 @@ pub(crate) mod calls;
 pub(crate) mod programs;
 pub(crate) mod reasons;
 pub(crate) mod rules;
+pub(crate) mod top;
 pub(crate) mod ways;
 pub(crate) mod weather;
 
