@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::world::{LATER, PYTHON, World};
+use crate::harness::behind::{LATER, PYTHON, World};
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
 
