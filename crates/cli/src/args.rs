@@ -41,6 +41,12 @@ pub(crate) enum Command {
     Idle(IdleArgs),
     /// Run a command whose packets meet this stack, without privilege.
     Run(crate::run::RunArgs),
+    /// Serve a network namespace that exists, with the options of slirp4netns(1).
+    #[command(hide = true)]
+    RunAttach(crate::run::attach::AttachArgs),
+    /// The inside of `run --attach`.
+    #[command(hide = true)]
+    AttachInside(crate::run::attach::AttachInsideArgs),
     /// The inside of `run`.
     #[command(hide = true)]
     RunInside(crate::run::InsideArgs),

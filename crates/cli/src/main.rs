@@ -46,7 +46,7 @@ pub(crate) struct UsageError(pub String);
 pub(crate) struct ToldAlready;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(run::attach::words(std::env::args_os()));
     if let Some(status) = run::status(&cli.command) {
         return status;
     }
@@ -88,9 +88,12 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Link(args) => link::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Sim(args) => sim::run_command(args),
-        Command::Run(_) | Command::RunInside(_) | Command::RunInit(_) | Command::RunBegin(_) => {
-            unreachable!("they have a status of their own")
-        }
+        Command::Run(_)
+        | Command::RunInside(_)
+        | Command::RunInit(_)
+        | Command::RunBegin(_)
+        | Command::RunAttach(_)
+        | Command::AttachInside(_) => unreachable!("they have a status of their own"),
         #[cfg(feature = "manual")]
         Command::Completions { shell } => manual::completions(*shell),
         #[cfg(feature = "manual")]

@@ -13,7 +13,7 @@ use plimsoll_lab::figures::Counters;
 
 use crate::ToldAlready;
 use crate::args::{LinkArgs, Offload, StackArgs};
-use crate::control::server::{self, ControlSocket, Respond};
+use crate::control::server::{self, ControlSocket};
 use crate::output;
 use crate::units::FaultSpec;
 
@@ -267,8 +267,7 @@ pub(crate) fn counters(stack: &Stack) -> Counters {
 pub(crate) fn control(stacks: &[(&str, &Stack)]) -> Option<ControlSocket> {
     let stacks: Vec<_> =
         stacks.iter().map(|(name, stack)| ((*name).to_owned(), (*stack).clone())).collect();
-    let respond: Arc<dyn Respond> = Arc::new(crate::answers::Stacks::new(stacks));
-    match server::open(respond) {
+    match server::open(Arc::new(crate::answers::Stacks::new(stacks))) {
         Ok(socket) => Some(socket),
         Err(error) => {
             output::warn(&format!(

@@ -71,8 +71,9 @@ fn receive_buffer(mtu: u16, has_link: bool) -> usize {
 }
 
 /// The command's interface as the stack's devices, one for each queue.
-fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
-    let config = FdConfig::with_mtu(mtu).name(crate::INTERFACE).header(PacketHeader::Detect);
+fn devices(config: &Config, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
+    let config = FdConfig::with_mtu(config.mtu).name(&config.interface);
+    let config = config.header(PacketHeader::Detect);
     let open = |queue| tun::from_fd(queue, config.clone());
     queues.into_iter().map(open).collect::<Result<_, _>>().context("the command's interface")
 }
@@ -80,7 +81,7 @@ fn devices(mtu: u16, queues: Vec<OwnedFd>) -> Result<Vec<Device>> {
 /// The stack on the command's interface, and the links before it if there are some.
 fn stack(config: &Config, queues: Vec<OwnedFd>) -> Result<(Stack, Option<Weather>)> {
     let (count, network) = (queues.len(), config.policy.network);
-    let mut devices = devices(config.mtu, queues)?.into_iter();
+    let mut devices = devices(config, queues)?.into_iter();
     let mut first = devices.next().context("the interface has no queue")?;
     let mut weather = None;
     if let Some(link) = &config.link {
@@ -93,7 +94,7 @@ fn stack(config: &Config, queues: Vec<OwnedFd>) -> Result<(Stack, Option<Weather
         .device(first)
         .more_queues(devices)
         .queues(count)
-        .address(format!("{}/{}", network.gateway(), Network::PREFIX))
+        .address(format!("{}/{}", network.gateway(), network.prefix()))
         .address(format!("{}/{}", network.gateway_v6(), Network::PREFIX_V6))
         .any_address()
         .sysctl("net.ipv4.tcp_rmem", format!("4096 131072 {receive_buffer}"));

@@ -5,7 +5,7 @@
 //! a user namespace. It has all rights in the namespaces that it makes and none outside.
 
 use std::fs;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use plimsoll::device::tun::{self, Offloads, TunConfig};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
-use rustix::net::netdevice;
 use rustix::process::{Signal, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{CapabilitySet, UnshareFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -26,17 +25,24 @@ use crate::{INTERFACE, routing};
 /// Packets that wait in the interface to be read by the gateway.
 const QUEUE_LEN: u32 = 8192;
 
+/// The interface that the gateway needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    /// Its addresses.
+    pub network: Network,
+    /// Its MTU in bytes.
+    pub mtu: u16,
+    /// Its queues.
+    pub queues: usize,
+    /// It passes wire segments with complete checksums, and no super-segments.
+    pub no_offloads: bool,
+}
+
 /// The request of the gateway.
 #[derive(Clone, Debug)]
 pub struct Inside {
-    /// The addresses of the interface.
-    pub network: Network,
-    /// The MTU of the interface.
-    pub mtu: u16,
-    /// Queues of the interface.
-    pub queues: usize,
-    /// The interface passes wire segments with complete checksums, and no super-segments.
-    pub no_offloads: bool,
+    /// The interface.
+    pub interface: Interface,
     /// The folder with the files that replace those of the host.
     pub files: PathBuf,
     /// Folders that are empty for the command, and files that it cannot use.
@@ -58,12 +64,15 @@ pub fn run(asked: &Inside) -> Result<()> {
     // The command does not outlive its way out.
     set_parent_process_death_signal(Some(Signal::KILL)).context("prctl")?;
     enter_namespaces()?;
-    let (_, queues) = make_interface(asked)?;
+    tun::bring_up("lo").context("cannot bring the loopback interface up")?;
+    let queues = make_interface(INTERFACE, &asked.interface, true)?;
+    configure(INTERFACE, asked.interface.network, true)?;
+    let gid = getgid().as_raw();
+    fs::write("/proc/sys/net/ipv4/ping_group_range", format!("{gid} {gid}"))
+        .context("cannot allow ping")?;
     replace_files(&asked.files)?;
     cover(&asked.covered)?;
-    let fds: Vec<_> = queues.iter().map(|queue| queue.as_fd()).collect();
-    end.send(Message::Queues, &fds)?;
-    drop(queues);
+    hand_over(&end, queues)?;
     keep_capabilities()?;
     if !asked.share_pid {
         unshare(UnshareFlags::NEWPID).context("cannot make a process namespace")?;
@@ -117,28 +126,33 @@ pub(crate) fn map_ids(uid: u32, gid: u32) -> Result<()> {
     write("gid_map", format!("{gid} {gid} 1"))
 }
 
-fn make_interface(asked: &Inside) -> Result<(String, Vec<std::os::fd::OwnedFd>)> {
-    tun::bring_up("lo").context("cannot bring the loopback interface up")?;
-    let config = TunConfig::default().name(INTERFACE).mtu(Some(asked.mtu)).up(true);
+/// Makes the interface, and brings it up if `up`. Returns its queues.
+pub(crate) fn make_interface(name: &str, asked: &Interface, up: bool) -> Result<Vec<OwnedFd>> {
+    let config = TunConfig::default().name(name).mtu(Some(asked.mtu)).up(up);
     let config = if asked.no_offloads { config.offloads(Offloads::Off) } else { config };
     let (name, queues) = tun::create(config, asked.queues)?;
-    let socket =
-        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);
-    let index = netdevice::name_to_index(socket?, &name).context("the interface has no index")?;
-    routing::set_queue_len(index, QUEUE_LEN)?;
-    let network = asked.network;
-    routing::add_address(index, network.guest().into(), Network::PREFIX)?;
+    routing::set_queue_len(routing::index(&name)?, QUEUE_LEN)?;
+    Ok(queues)
+}
+
+/// Gives the interface its addresses and routes.
+pub(crate) fn configure(name: &str, network: Network, ipv6: bool) -> Result<()> {
+    let index = routing::index(name)?;
+    routing::add_address(index, network.guest().into(), network.prefix())?;
     routing::add_default_route(index, network.gateway().into())?;
     // A kernel without IPv6 has none inside either.
     let off = fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6");
-    if off.is_ok_and(|off| off.trim() == "0") {
+    if ipv6 && off.is_ok_and(|off| off.trim() == "0") {
         routing::add_address(index, network.guest_v6().into(), Network::PREFIX_V6)?;
         routing::add_default_route(index, network.gateway_v6().into())?;
     }
-    let gid = getgid().as_raw();
-    fs::write("/proc/sys/net/ipv4/ping_group_range", format!("{gid} {gid}"))
-        .context("cannot allow ping")?;
-    Ok((name, queues))
+    Ok(())
+}
+
+/// Hands the queues of the interface to the gateway.
+pub(crate) fn hand_over(end: &End, queues: Vec<OwnedFd>) -> Result<()> {
+    let fds: Vec<_> = queues.iter().map(|queue| queue.as_fd()).collect();
+    end.send(Message::Queues, &fds)
 }
 
 /// Mounts the files of `folder` over those of the same names in /etc.

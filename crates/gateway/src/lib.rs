@@ -29,11 +29,14 @@
 //!
 //! Once it is set up, the gateway confines itself ([`confine`]).
 //!
+//! A namespace that was there before is served in the same way ([`attach`]).
+//!
 //! [`Gateway`] starts all this from a Rust program or test.
 //!
 //! Limits: it never changes the host's network, and needs no privilege.
 #![forbid(unsafe_code)]
 
+pub mod attach;
 mod command;
 pub mod config;
 mod confine;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use plimsoll::gate::Unreachable;
 
-use crate::names::{self, Names, files};
+use crate::names::{Names, files};
 use crate::network::Network;
 use crate::routing::Routes;
 
@@ -19,8 +19,8 @@ use crate::routing::Routes;
 pub struct Policy {
     /// The command's network.
     pub network: Network,
-    /// The gateway's own address leads to the host's loopback.
-    pub host_loopback: bool,
+    /// The gateway's own address leads to the host's loopback, or gives this error.
+    pub host_loopback: Result<(), Unreachable>,
     /// Link-local addresses may be reached, metadata services included.
     pub allow_link_local: bool,
     /// Says on standard error what is refused.
@@ -101,13 +101,12 @@ impl Policy {
         to: SocketAddr,
         (names, routes): (&Names, &mut Routes),
     ) -> Result<SocketAddr, Unreachable> {
-        if to == SocketAddr::new(IpAddr::V4(self.network.name_server()), names::PORT) {
+        if self.network.serves_names_at(to) {
             // The host's name server is the one address that may be on the host itself.
             return files::host_name_servers().first().copied().ok_or(Unreachable::Port);
         }
         match self.network.loopback_for(to.ip()) {
-            Some(ip) if self.host_loopback => Ok(SocketAddr::new(ip, to.port())),
-            Some(_) => Err(Unreachable::Port),
+            Some(ip) => self.host_loopback.map(|()| SocketAddr::new(ip, to.port())),
             None if to.ip() == IpAddr::V4(self.network.name_server()) => Err(Unreachable::Port),
             None => self.judge(to.ip(), (names, routes)).map(|()| to),
         }

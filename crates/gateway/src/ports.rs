@@ -64,10 +64,15 @@ impl FromStr for Port {
     }
 }
 
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Protocol::Tcp { "tcp" } else { "udp" })
+    }
+}
+
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocol = if self.protocol == Protocol::Tcp { "tcp" } else { "udp" };
-        write!(f, "{}:{}/{protocol}", self.host, self.guest)
+        write!(f, "{}:{}/{}", self.host, self.guest, self.protocol)
     }
 }
 
@@ -109,7 +114,7 @@ impl Socket {
 /// A change of the published ports, and where its answer goes.
 pub(crate) struct Request {
     change: Change,
-    answer: Sender<Result<Vec<Port>, String>>,
+    answer: Sender<Result<Vec<(usize, Port)>, String>>,
 }
 
 enum Change {
@@ -137,11 +142,11 @@ impl PortControl {
         self.waker.clone()
     }
 
-    /// Publishes a port. Returns all that are published then.
+    /// Publishes a port. Returns all that are published then, with their numbers.
     ///
     /// # Errors
     /// If the host refuses; the text says why.
-    pub fn add(&self, port: Port) -> Result<Vec<Port>, String> {
+    pub fn add(&self, port: Port) -> Result<Vec<(usize, Port)>, String> {
         self.request(Change::Add(port))
     }
 
@@ -149,19 +154,19 @@ impl PortControl {
     ///
     /// # Errors
     /// If it is not published.
-    pub fn remove(&self, port: Port) -> Result<Vec<Port>, String> {
+    pub fn remove(&self, port: Port) -> Result<Vec<(usize, Port)>, String> {
         self.request(Change::Remove(port))
     }
 
-    /// The published ports.
+    /// The published ports with their numbers, which stay and come from 0 up.
     ///
     /// # Errors
     /// If the gateway has ended.
-    pub fn list(&self) -> Result<Vec<Port>, String> {
+    pub fn list(&self) -> Result<Vec<(usize, Port)>, String> {
         self.request(Change::List)
     }
 
-    fn request(&self, change: Change) -> Result<Vec<Port>, String> {
+    fn request(&self, change: Change) -> Result<Vec<(usize, Port)>, String> {
         let (answer, answered) = mpsc::channel();
         let ended = || "the gateway has ended".to_owned();
         self.requests.send(Request { change, answer }).map_err(|_| ended())?;
@@ -206,8 +211,9 @@ impl Ports {
             Change::List => Ok(()),
         };
         let answer = changed.map_err(|error| format!("{error:#}")).map(|()| {
-            let mut all: Vec<Port> = self.open.all.values().map(|(port, _)| *port).collect();
-            all.sort_by_key(|port| (port.host, port.guest));
+            let of = |(&number, (port, _)): (&usize, &(Port, Socket))| (number, *port);
+            let mut all: Vec<(usize, Port)> = self.open.all.iter().map(of).collect();
+            all.sort_by_key(|(_, port)| (port.host, port.guest));
             all
         });
         // The requester may be gone.

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
     RouteType,
@@ -19,6 +19,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::io::Errno;
+use rustix::net::{SocketType, netdevice};
 
 /// Bytes of an answer, at most.
 const ANSWER: usize = 16_384;
@@ -217,6 +218,42 @@ pub(crate) fn add_default_route(index: u32, gateway: IpAddr) -> Result<()> {
     message.attributes.push(RouteAttribute::Oif(index));
     let what = format!("cannot add the default route by {gateway}");
     change(&what, RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// The index of an interface of this network namespace.
+pub(crate) fn index(name: &str) -> Result<u32> {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, SocketType::DGRAM, None);
+    let index = netdevice::name_to_index(socket?, name);
+    index.with_context(|| format!("there is no interface {name}"))
+}
+
+/// Removes the TUN or TAP interface `name` of this network namespace, if there is one and no
+/// program uses it. Returns whether it was up, or `None` if there is no interface of that name.
+///
+/// # Errors
+/// If it is in use or of another kind.
+pub(crate) fn remove_unused_tap(name: &str) -> Result<Option<bool>> {
+    let Ok(index) = index(name) else { return Ok(None) };
+    let mut asked = LinkMessage::default();
+    asked.header.index = index;
+    let found = Routes::default().request(RouteNetlinkMessage::GetLink(asked.clone()), 0)?;
+    let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) = found else {
+        bail!("netlink: unexpected answer {found:?}")
+    };
+    let has = |wanted: &dyn Fn(&LinkAttribute) -> bool| link.attributes.iter().any(wanted);
+    let is_tap = has(&|attribute| match attribute {
+        LinkAttribute::LinkInfo(infos) => infos.contains(&LinkInfo::Kind(InfoKind::Tun)),
+        _ => false,
+    });
+    ensure!(is_tap, "{name} exists and is no TUN or TAP interface; give another name");
+    // The kernel takes the carrier away when the last program has closed it.
+    ensure!(
+        !has(&|attribute| *attribute == LinkAttribute::Carrier(1)),
+        "another program uses {name}; give another name, or end that program"
+    );
+    let what = format!("cannot remove {name}");
+    change(&what, RouteNetlinkMessage::DelLink(asked), 0)?;
+    Ok(Some(link.header.flags.contains(LinkFlags::Up)))
 }
 
 /// Sets how many packets wait in an interface of this network namespace.

@@ -1,12 +1,12 @@
-//! The gateway as a process: it starts the inside, gives up its rights, and serves until the inside
-//! ends.
+//! The gateway as a process: it starts the inside, gives up its rights, and serves until the command
+//! and its children have ended.
 
 use std::any::Any;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,8 +16,9 @@ use plimsoll::Stack;
 use rustix::process::{Resource, Rlimit, getpgrp, getrlimit, setrlimit};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use tempfile::TempDir;
 
-use crate::config::Config;
+use crate::config::{Config, Job};
 pub use crate::gateway::Controls;
 use crate::gateway::Gateway;
 use crate::handover::{End, MAX_QUEUES, Message};
@@ -43,58 +44,101 @@ pub struct Running<'a> {
 /// If the gateway cannot be set up, or fails.
 pub fn run(
     config: &Config,
+    job: &Job,
     on_start: impl FnOnce(&Running<'_>) -> Result<Box<dyn Any>>,
 ) -> Result<u8> {
     let files = tempfile::tempdir().context("cannot make a folder for files")?;
     names::write_files(config.policy.network, files.path(), config.rules.is_any())
         .context("the files of the command's name server")?;
-    if names::host_name_servers().is_empty() {
-        crate::note("/etc/resolv.conf names no name server");
-    }
-    let ports = Ports::open(&config.ports)?;
-    let learn = config.rules.learn.as_ref().map(create).transpose()?;
-    let (end, theirs) = End::pair()?;
-    let mut inside = start(config, files.path().to_owned(), theirs)?;
-    // No other process of the same user may look into this one.
-    let hidden = rustix::process::DumpableBehavior::NotDumpable;
-    rustix::process::set_dumpable_behavior(hidden).context("prctl")?;
-    let descriptors = raise_limit();
-    let queues = match end.receive() {
-        Ok(Some((Message::Queues, queues))) => queues,
-        // It has said why.
-        _ => return Ok(failed(&mut inside)),
+    let Some((started, end)) = Started::new(config, |inside| add_job(inside, config, job, &files))?
+    else {
+        return Ok(FAILED);
     };
     // They are mounted inside.
     drop(files);
     let end = Arc::new(end);
     let ended = Arc::new(AtomicBool::new(false));
-    // Limits are those of a thread: one that starts later has them as well.
-    confine::give_up_rights()?;
+    let on_start = |running: &Running<'_>| {
+        pass_signals(&end, &ended)?;
+        on_start(running)
+    };
     let inner = (end.clone(), ended.clone());
-    let (mut gateway, controls) = Gateway::new(config, queues, descriptors, inner, ports)?;
-    let limits = confine::files(&config.covered)?;
-    pass_signals(&end, &ended)?;
-    let _kept = on_start(&Running { stack: gateway.stack(), controls })?;
-    gateway.start()?;
-    let calls = confine::calls()?;
-    if config.policy.verbose {
-        crate::note(&format!("no capability is left; {limits}; {calls}"));
-    }
-    // The command starts.
-    send_input(&end)?;
-    let status = gateway.serve()?;
-    if let Some(mut file) = learn {
-        file.write_all(gateway.needed().as_bytes()).context("cannot write the rules")?;
-    }
-    let ended = inside.wait().context("the inside")?;
-    if let Some(explanation) = gateway.end() {
-        // A terminal or pipe that is closed loses it.
-        let _ = io::stderr().write_all(explanation.as_bytes());
-    }
+    let (status, inside) = started.serve(config, inner, on_start, || send_input(&end))?;
     Ok(match status {
         Some(status) => status,
-        None => ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED).max(1),
+        None => inside.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED).max(1),
     })
+}
+
+/// A gateway that has the queues of the interface, and still its rights.
+pub(crate) struct Started {
+    inside: Child,
+    queues: Vec<OwnedFd>,
+    ports: Ports,
+    /// Where the rules that were needed go.
+    learn: Option<File>,
+    /// Descriptors that this process may have.
+    descriptors: usize,
+}
+
+impl Started {
+    /// Opens the host's ports and files, starts the inside with the arguments of `add` and waits
+    /// for the interface. Returns the pair's end as well. `None` if the inside has failed: it has
+    /// reported why.
+    pub(crate) fn new(
+        config: &Config,
+        add: impl FnOnce(&mut Command),
+    ) -> Result<Option<(Started, End)>> {
+        if names::host_name_servers().is_empty() {
+            crate::note("/etc/resolv.conf names no name server");
+        }
+        let ports = Ports::open(&config.ports)?;
+        let learn = config.rules.learn.as_ref().map(create).transpose()?;
+        let (end, theirs) = End::pair()?;
+        let mut inside = start(config, add, theirs)?;
+        // No other process of the same user may look into this one.
+        let hidden = rustix::process::DumpableBehavior::NotDumpable;
+        rustix::process::set_dumpable_behavior(hidden).context("prctl")?;
+        let descriptors = raise_limit();
+        let Ok(Some((Message::Queues, queues))) = end.receive() else {
+            let _ = inside.wait();
+            return Ok(None);
+        };
+        Ok(Some((Started { inside, queues, ports, learn, descriptors }, end)))
+    }
+
+    /// Gives up all rights, calls `on_start`, then `begin`, and serves until the other side of
+    /// `end` is closed. Returns the status that came over it, and that of the inside.
+    pub(crate) fn serve(
+        mut self,
+        config: &Config,
+        end: (Arc<End>, Arc<AtomicBool>),
+        on_start: impl FnOnce(&Running<'_>) -> Result<Box<dyn Any>>,
+        begin: impl FnOnce() -> Result<()>,
+    ) -> Result<(Option<u8>, ExitStatus)> {
+        // Limits are those of a thread: one that starts later has them as well.
+        confine::give_up_rights()?;
+        let (queues, ports) = (self.queues, self.ports);
+        let (mut gateway, controls) = Gateway::new(config, queues, self.descriptors, end, ports)?;
+        let limits = confine::files(&config.control)?;
+        let _kept = on_start(&Running { stack: gateway.stack(), controls })?;
+        gateway.start()?;
+        let calls = confine::calls()?;
+        if config.policy.verbose {
+            crate::note(&format!("no capability is left; {limits}; {calls}"));
+        }
+        begin()?;
+        let status = gateway.serve()?;
+        if let Some(mut file) = self.learn {
+            file.write_all(gateway.needed().as_bytes()).context("cannot write the rules")?;
+        }
+        let inside = self.inside.wait().context("the inside")?;
+        if let Some(explanation) = gateway.end() {
+            // A terminal or pipe that is closed loses it.
+            let _ = io::stderr().write_all(explanation.as_bytes());
+        }
+        Ok((status, inside))
+    }
 }
 
 /// The number of queues for this machine: one for two processors. The command and the kernel need
@@ -104,9 +148,10 @@ pub fn default_queues() -> usize {
     (processors / 2).clamp(1, MAX_QUEUES)
 }
 
-/// Starts the inside.
-fn start(config: &Config, files: PathBuf, end: End) -> Result<Child> {
-    Command::new("/proc/self/exe")
+/// Starts the inside, with the arguments about the interface and those of `add`.
+fn start(config: &Config, add: impl FnOnce(&mut Command), end: End) -> Result<Child> {
+    let mut inside = Command::new("/proc/self/exe");
+    inside
         .args(&config.start_inside)
         .arg("--network")
         .arg(config.policy.network.to_string())
@@ -114,29 +159,23 @@ fn start(config: &Config, files: PathBuf, end: End) -> Result<Child> {
         .arg(config.mtu.to_string())
         .arg("--queues")
         .arg(config.queues.to_string())
-        .arg("--files")
-        .arg(files)
-        .args(
-            config
-                .covered
-                .iter()
-                .chain(&config.hidden)
-                .flat_map(|folder| ["--cover".as_ref(), folder.as_os_str()]),
-        )
         .args(config.link.is_some().then_some("--no-offloads"))
-        .args((!config.wait_for_all).then_some("--no-wait"))
-        .args(config.share_pid.then_some("--share-pid"))
-        .arg("--")
-        .args(&config.command)
-        .stdin(end.into_fd())
-        .spawn()
-        .context("cannot start the program again")
+        .stdin(end.into_fd());
+    add(&mut inside);
+    inside.spawn().context("cannot start the program again")
 }
 
-/// The status of an inside that has ended before it was ready.
-fn failed(inside: &mut Child) -> u8 {
-    let _ = inside.wait();
-    FAILED
+/// Adds the arguments of a command.
+fn add_job(inside: &mut Command, config: &Config, job: &Job, files: &TempDir) {
+    let covered = config.control.iter().chain(&job.hidden);
+    inside
+        .arg("--files")
+        .arg(files.path())
+        .args(covered.flat_map(|folder| ["--cover".as_ref(), folder.as_os_str()]))
+        .args((!job.wait_for_all).then_some("--no-wait"))
+        .args(job.share_pid.then_some("--share-pid"))
+        .arg("--")
+        .args(&job.command);
 }
 
 /// Makes a file before the rights to do so are given up.

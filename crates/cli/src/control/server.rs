@@ -35,11 +35,51 @@ pub(crate) trait Respond: Send + Sync + 'static {
     fn respond(&self, request: Request) -> Answer;
 }
 
+/// Where a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// A request is a line. The client may send the next one after the answer.
+    Lines,
+    /// All that the client sends before it ends its half is one request, and the answer is the end.
+    Whole {
+        /// The bytes of a request after which no more is read.
+        longest: usize,
+    },
+}
+
+/// Answers requests as bytes.
+pub(crate) trait Serve: Send + Sync + 'static {
+    /// Where a request ends.
+    fn framing(&self) -> Framing;
+    /// The bytes that answer those of a request.
+    ///
+    /// # Errors
+    /// The client is disconnected.
+    fn answer(&self, request: &[u8]) -> io::Result<Vec<u8>>;
+}
+
+impl<R: Respond> Serve for R {
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn answer(&self, line: &[u8]) -> io::Result<Vec<u8>> {
+        let answer = match serde_json::from_slice(line) {
+            Ok(request) => self.respond(request),
+            Err(error) => Answer::Error(format!("not a request: {error}")),
+        };
+        let mut text = serde_json::to_vec(&answer)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+}
+
 /// An open control socket. Dropping it removes the socket's file and ends the thread that answers.
 pub(crate) struct ControlSocket {
-    path: PathBuf,
+    /// None if the file is not this process's to remove.
+    path: Option<PathBuf>,
     /// Held here and not by the thread: the stacks go when this goes.
-    _respond: Arc<dyn Respond>,
+    _respond: Arc<dyn Serve>,
     /// Readable once the thread is to end.
     end: Arc<OwnedFd>,
     #[cfg(test)]
@@ -49,14 +89,14 @@ pub(crate) struct ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // The file may have been removed by hand; there is no place to report that.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.path.as_ref().map(std::fs::remove_file);
         // It is written to once, so it cannot be full.
         let _ = rustix::io::write(&*self.end, &1_u64.to_ne_bytes());
     }
 }
 
 /// Opens the control socket of this process and answers in a thread of its own.
-pub(crate) fn open(respond: Arc<dyn Respond>) -> io::Result<ControlSocket> {
+pub(crate) fn open(respond: Arc<dyn Serve>) -> io::Result<ControlSocket> {
     let mut last = io::Error::from(ErrorKind::NotFound);
     for directory in super::directories() {
         match open_in(&directory, respond.clone(), PATIENCE) {
@@ -79,16 +119,36 @@ pub(crate) fn folders() -> Vec<PathBuf> {
 
 fn open_in(
     directory: &Path,
-    respond: Arc<dyn Respond>,
+    respond: Arc<dyn Serve>,
     patience: Duration,
 ) -> io::Result<ControlSocket> {
     private_directory(directory)?;
     let path = directory.join(format!("{}.sock", std::process::id()));
     // A process that died may have had our number.
     let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let mut socket = serve_within(listen(&path)?, respond, patience)?;
+    socket.path = Some(path);
+    Ok(socket)
+}
+
+/// Opens a socket that only this user may use.
+pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Answers at an open socket in a thread of its own. The file stays.
+pub(crate) fn serve(listener: UnixListener, respond: Arc<dyn Serve>) -> io::Result<ControlSocket> {
+    serve_within(listener, respond, PATIENCE)
+}
+
+fn serve_within(
+    listener: UnixListener,
+    respond: Arc<dyn Serve>,
+    patience: Duration,
+) -> io::Result<ControlSocket> {
     let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let mut server = Server::new(Arc::downgrade(&respond), patience);
     let stop = end.clone();
@@ -98,7 +158,7 @@ fn open_in(
     #[cfg(not(test))]
     drop(thread);
     Ok(ControlSocket {
-        path,
+        path: None,
         _respond: respond,
         end,
         #[cfg(test)]
@@ -147,7 +207,7 @@ fn is_of_our_namespaces(client: &UnixStream) -> bool {
 
 /// The state of the thread.
 struct Server {
-    respond: Weak<dyn Respond>,
+    respond: Weak<dyn Serve>,
     clients: Vec<Client>,
     /// See [`PATIENCE`].
     patience: Duration,
@@ -159,6 +219,8 @@ struct Server {
 struct Client {
     stream: UnixStream,
     line: Vec<u8>,
+    /// The client has ended its half.
+    is_ended: bool,
     answer: Vec<u8>,
     /// Bytes of the answer that were taken.
     sent: usize,
@@ -167,7 +229,7 @@ struct Client {
 }
 
 impl Server {
-    fn new(respond: Weak<dyn Respond>, patience: Duration) -> Server {
+    fn new(respond: Weak<dyn Serve>, patience: Duration) -> Server {
         Server { respond, clients: Vec::new(), patience, pause: None }
     }
 
@@ -250,28 +312,45 @@ impl Server {
 impl Client {
     fn new(stream: UnixStream, now: Instant, patience: Duration) -> Client {
         let (line, answer, deadline) = (Vec::new(), Vec::new(), now + patience);
-        Client { stream, line, answer, sent: 0, deadline, patience }
+        Client { stream, line, is_ended: false, answer, sent: 0, deadline, patience }
+    }
+
+    /// The next request, if all of it was read.
+    fn request(&mut self, framing: Framing) -> Option<Vec<u8>> {
+        match framing {
+            Framing::Lines => {
+                let end = self.line.iter().position(|&byte| byte == b'\n')?;
+                Some(self.line.drain(..=end).collect())
+            }
+            Framing::Whole { longest } if self.is_ended || self.line.len() > longest => {
+                self.is_ended = true;
+                (!self.line.is_empty()).then(|| std::mem::take(&mut self.line))
+            }
+            Framing::Whole { .. } => None,
+        }
     }
 
     /// Reads, answers and writes until it would block.
     fn go_on(
         &mut self,
-        respond: &Weak<dyn Respond>,
+        respond: &Weak<dyn Serve>,
         now: Instant,
         alive: &mut bool,
     ) -> io::Result<()> {
+        let Some(respond) = respond.upgrade() else {
+            *alive = false;
+            return Err(ErrorKind::ConnectionAborted.into());
+        };
         loop {
             let stepped = if !self.answer.is_empty() {
                 self.write(now)
-            } else if let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = self.line.drain(..=end).collect();
-                let Some(respond) = respond.upgrade() else {
-                    *alive = false;
-                    return Err(ErrorKind::ConnectionAborted.into());
-                };
-                self.answer = answer(&*respond, &line)?;
+            } else if let Some(request) = self.request(respond.framing()) {
+                self.answer = respond.answer(&request)?;
                 self.deadline = now + self.patience;
                 continue;
+            } else if self.is_ended {
+                // There is nothing left to be answered.
+                return Err(ErrorKind::UnexpectedEof.into());
             } else {
                 self.read()
             };
@@ -286,7 +365,10 @@ impl Client {
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         match self.stream.read(&mut buffer)? {
-            0 => Err(ErrorKind::UnexpectedEof.into()),
+            0 => {
+                self.is_ended = true;
+                Ok(())
+            }
             _ if self.line.len() as u64 >= MAX_LINE => Err(ErrorKind::InvalidData.into()),
             count => {
                 self.line.extend_from_slice(&buffer[..count]);
@@ -303,17 +385,6 @@ impl Client {
         }
         Ok(())
     }
-}
-
-/// The line that answers a line.
-fn answer(respond: &dyn Respond, line: &[u8]) -> io::Result<Vec<u8>> {
-    let answer = match serde_json::from_slice(line) {
-        Ok(request) => respond.respond(request),
-        Err(error) => Answer::Error(format!("not a request: {error}")),
-    };
-    let mut text = serde_json::to_vec(&answer)?;
-    text.push(b'\n');
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -339,14 +410,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("private");
         let socket = open_in(&directory, Arc::new(Fixed), HOUR).unwrap();
-        let answer = ask_at(&socket.path, &Request::Ss).unwrap();
+        let answer = ask_at(socket.path.as_ref().unwrap(), &Request::Ss).unwrap();
         assert_eq!(answer, Answer::Error("no answer to Ss".into()));
-        let mut raw = UnixStream::connect(&socket.path).unwrap();
+        let mut raw = UnixStream::connect(socket.path.as_ref().unwrap()).unwrap();
         raw.write_all(b"hello\n").unwrap();
         let mut line = String::new();
         BufReader::new(&raw).read_line(&mut line).unwrap();
         assert!(line.contains("not a request"), "{line}");
-        let path = socket.path.clone();
+        let path = socket.path.clone().unwrap();
         drop(socket);
         assert!(!path.exists());
     }
@@ -365,7 +436,7 @@ mod tests {
     fn silent_clients_do_not_keep_others_waiting() {
         let dir = tempfile::tempdir().unwrap();
         let socket = open_in(&dir.path().join("private"), Arc::new(Fixed), HOUR).unwrap();
-        let connect = || UnixStream::connect(&socket.path).unwrap();
+        let connect = || UnixStream::connect(socket.path.as_ref().unwrap()).unwrap();
         let silent: Vec<UnixStream> = (1..MOST_CLIENTS).map(|_| connect()).collect();
         let mut asking = connect();
         asking.write_all(b"{\"op\":\"ss\"}\n{\"op\":\"nstat\"}\n").unwrap();
@@ -384,7 +455,7 @@ mod tests {
     fn the_thread_ends_with_the_socket() {
         let dir = tempfile::tempdir().unwrap();
         let mut socket = open_in(&dir.path().join("private"), Arc::new(Fixed), HOUR).unwrap();
-        let _silent = UnixStream::connect(&socket.path).unwrap();
+        let _silent = UnixStream::connect(socket.path.as_ref().unwrap()).unwrap();
         let thread = socket.thread.take().unwrap();
         drop(socket);
         let (ended, end) = mpsc::channel();
@@ -394,7 +465,7 @@ mod tests {
 
     #[test]
     fn without_descriptors_nobody_is_accepted_for_a_while() {
-        let respond: Arc<dyn Respond> = Arc::new(Fixed);
+        let respond: Arc<dyn Serve> = Arc::new(Fixed);
         let mut server = Server::new(Arc::downgrade(&respond), PATIENCE);
         let now = Instant::now();
         assert!(server.accepts(now));
@@ -406,7 +477,7 @@ mod tests {
     /// A client that takes a byte now and then gets no more time for it.
     #[test]
     fn the_whole_answer_has_a_deadline() {
-        let respond: Arc<dyn Respond> = Arc::new(Fixed);
+        let respond: Arc<dyn Serve> = Arc::new(Fixed);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let start = Instant::now();
@@ -431,7 +502,7 @@ mod tests {
     fn a_line_without_an_end_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let socket = open_in(&dir.path().join("private"), Arc::new(Fixed), HOUR).unwrap();
-        let mut client = UnixStream::connect(&socket.path).unwrap();
+        let mut client = UnixStream::connect(socket.path.as_ref().unwrap()).unwrap();
         let long = vec![b'x'; 2 * MAX_LINE as usize];
         // The server may disconnect before all of it was written.
         let _ = client.write_all(&long);

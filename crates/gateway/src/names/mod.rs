@@ -87,7 +87,7 @@ impl Names {
 
     /// Whether this is the name server's address.
     pub(crate) fn serves(&self, to: SocketAddr) -> bool {
-        to == SocketAddr::new(IpAddr::V4(self.access.network().name_server()), PORT)
+        self.access.network().serves_names_at(to)
     }
 
     /// The treatment of a query of the command.

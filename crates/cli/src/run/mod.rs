@@ -1,5 +1,9 @@
 //! `plimsoll run`: a command whose packets meet our stack.
 
+mod api;
+pub(crate) mod attach;
+
+use std::any::Any;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -8,14 +12,15 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use plimsoll_gateway::config::Config;
-use plimsoll_gateway::inside::{self, Inside};
+use plimsoll::gate::Unreachable;
+use plimsoll_gateway::config::{Config, Job};
+use plimsoll_gateway::inside::{self, Inside, Interface};
 use plimsoll_gateway::network::Network;
 use plimsoll_gateway::policy::Policy;
 use plimsoll_gateway::ports::Port;
 use plimsoll_gateway::rules::rule::Rule;
 use plimsoll_gateway::rules::{self, RefuseNames, Rules, ways_round};
-use plimsoll_gateway::run::Controls;
+use plimsoll_gateway::run::{Controls, Running};
 use plimsoll_gateway::weather::LinkRequest;
 use plimsoll_gateway::{init, note, run as gateway};
 use plimsoll_sim::link::spec::{Direction, LinkSpec};
@@ -27,8 +32,39 @@ use crate::control::server::{self, Respond};
 use crate::{UsageError, units};
 
 /// `plimsoll run`.
+///
+/// With --attach as its first word it serves a network namespace that exists: see
+/// 'plimsoll run --attach --help'.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
+    /// The options of every gateway.
+    #[command(flatten)]
+    pub gateway: GatewayArgs,
+    /// Let the command reach the host's loopback as host.plimsoll
+    #[arg(long)]
+    pub host_loopback: bool,
+    /// With rules, let the command see the sockets that lead round them: D-Bus's, ssh-agent's,
+    /// container engines'
+    #[arg(long)]
+    pub keep_sockets: bool,
+    /// End with the command, and kill what it has left running
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Let the command see and signal the processes of this user, this one included, where /proc
+    /// cannot be mounted
+    #[arg(long)]
+    pub share_pid: bool,
+    /// It is another command, by its first word
+    #[arg(long, hide = true, value_parser = |_: &str| Err::<String, _>(attach::FIRST))]
+    pub attach: Option<String>,
+    /// The command and its arguments, after --
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// The options of a gateway.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct GatewayArgs {
     /// MTU of the command's interface in bytes, 1280 to 65520
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1500",
           value_parser = |text: &str| units::whole(text, 1280_u16, 65_520))]
@@ -37,9 +73,6 @@ pub(crate) struct RunArgs {
     /// processors unless given
     #[arg(long, value_name = "NUMBER", value_parser = |text: &str| units::whole(text, 1_usize, 16))]
     pub queues: Option<usize>,
-    /// Let the command reach the host's loopback as host.plimsoll
-    #[arg(long)]
-    pub host_loopback: bool,
     /// Let the command reach link-local addresses, which includes metadata services
     #[arg(long)]
     pub allow_link_local: bool,
@@ -58,10 +91,6 @@ pub(crate) struct RunArgs {
     /// Write the rules that the command has needed to a file, for --net-allow @FILE
     #[arg(long, value_name = "FILE")]
     pub learn: Option<PathBuf>,
-    /// With rules, let the command see the sockets that lead round them: D-Bus's, ssh-agent's,
-    /// container engines'
-    #[arg(long)]
-    pub keep_sockets: bool,
     /// Lead a port of the host to one of the command, on 127.0.0.1 unless an address is given; may
     /// be given several times
     #[arg(short = 'p', long = "publish", value_name = "[IP:]HOST:GUEST[/udp]")]
@@ -76,13 +105,6 @@ pub(crate) struct RunArgs {
     /// Differences of the link from the network to the command
     #[arg(long, value_name = "SPEC")]
     pub link_down: Option<LinkSpec>,
-    /// End with the command, and kill what it has left running
-    #[arg(long)]
-    pub no_wait: bool,
-    /// Let the command see and signal the processes of this user, this one included, where /proc
-    /// cannot be mounted
-    #[arg(long)]
-    pub share_pid: bool,
     /// Write the command's packets to a file, with the stack's reasons as comments (pcapng)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -93,9 +115,6 @@ pub(crate) struct RunArgs {
     /// Say on standard error which destinations are refused, and why
     #[arg(long)]
     pub verbose: bool,
-    /// The command and its arguments, after --
-    #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
 }
 
 /// The rules of one option.
@@ -114,7 +133,7 @@ fn deny_as() -> impl TypedValueParser<Value = RefuseNames> {
     })
 }
 
-impl RunArgs {
+impl GatewayArgs {
     fn rules(&self) -> Rules {
         let all = |lists: &[RuleList]| lists.iter().flat_map(|list| list.0.clone()).collect();
         Rules {
@@ -124,6 +143,75 @@ impl RunArgs {
             learn: self.learn.clone(),
         }
     }
+
+    /// The request for a gateway.
+    fn config(
+        &self,
+        interface: &str,
+        (network, host_loopback): (Network, Result<(), Unreachable>),
+        start_inside: &str,
+    ) -> anyhow::Result<Config> {
+        let link = self.link()?;
+        let queues = if link.is_some() { 1 } else { gateway::default_queues() };
+        Ok(Config {
+            interface: interface.to_owned(),
+            mtu: self.mtu,
+            queues: self.queues.unwrap_or(queues),
+            link,
+            policy: Policy {
+                network,
+                host_loopback,
+                allow_link_local: self.allow_link_local,
+                verbose: self.verbose,
+            },
+            rules: self.rules(),
+            ports: self.ports.clone(),
+            pcap: self.pcap.clone(),
+            explain: self.explain,
+            control: server::folders(),
+            start_inside: vec![start_inside.to_owned()],
+        })
+    }
+
+    /// The links that the command's packets cross, if there are some.
+    fn link(&self) -> anyhow::Result<Option<LinkRequest>> {
+        if [&self.link, &self.link_up, &self.link_down].into_iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        if self.queues.is_some_and(|queues| queues > 1) {
+            let error = "a link has one queue; leave --queues out with --link".to_owned();
+            return Err(UsageError(error).into());
+        }
+        let or_none = |spec: &Option<LinkSpec>| spec.clone().unwrap_or_default();
+        let differences = [or_none(&self.link_up), or_none(&self.link_down)];
+        let request = LinkRequest::new(&or_none(&self.link), &differences, self.mtu);
+        let request = request.map_err(|(direction, error)| {
+            let (option, own) = match direction {
+                Direction::Up => ("--link-up", &self.link_up),
+                Direction::Down => ("--link-down", &self.link_down),
+            };
+            UsageError(format!("{} {error}", if own.is_some() { option } else { "--link" }))
+        })?;
+        Ok(Some(request))
+    }
+}
+
+/// The interface that the program started again makes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct InterfaceArgs {
+    #[arg(long)]
+    mtu: u16,
+    #[arg(long)]
+    queues: usize,
+    #[arg(long)]
+    no_offloads: bool,
+}
+
+impl InterfaceArgs {
+    fn interface(&self, network: Network) -> Interface {
+        let &InterfaceArgs { mtu, queues, no_offloads } = self;
+        Interface { network, mtu, queues, no_offloads }
+    }
 }
 
 /// The program started again, in namespaces of its own.
@@ -131,12 +219,8 @@ impl RunArgs {
 pub(crate) struct InsideArgs {
     #[arg(long)]
     network: Network,
-    #[arg(long)]
-    mtu: u16,
-    #[arg(long)]
-    queues: usize,
-    #[arg(long)]
-    no_offloads: bool,
+    #[command(flatten)]
+    interface: InterfaceArgs,
     #[arg(long)]
     files: PathBuf,
     #[arg(long)]
@@ -172,16 +256,15 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let result = match command {
         Command::Run(args) => run(args),
+        Command::RunAttach(args) => return Some(attach::status(args)),
+        Command::AttachInside(args) => args.run().map(|()| 0),
         Command::RunInside(args) => {
             let mut start = words(&["run-init"]);
             start.extend(args.no_wait.then(|| "--no-wait".to_owned()));
             start.extend(args.share_pid.then(|| "--share-pid".to_owned()));
             start.push("--".to_owned());
             inside::run(&Inside {
-                network: args.network,
-                mtu: args.mtu,
-                queues: args.queues,
-                no_offloads: args.no_offloads,
+                interface: args.interface.interface(args.network),
                 files: args.files.clone(),
                 covered: args.cover.clone(),
                 share_pid: args.share_pid,
@@ -201,11 +284,15 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
         }
         _ => return None,
     };
-    let status = result.unwrap_or_else(|error| {
+    Some(ExitCode::from(or_failed(result, gateway::FAILED)))
+}
+
+/// The status, or that of a failure, which is reported.
+fn or_failed(result: anyhow::Result<u8>, failed: u8) -> u8 {
+    result.unwrap_or_else(|error| {
         say(&error);
-        if error.is::<UsageError>() { 2 } else { gateway::FAILED }
-    });
-    Some(ExitCode::from(status))
+        if error.is::<UsageError>() { 2 } else { failed }
+    })
 }
 
 fn say(error: &anyhow::Error) {
@@ -223,73 +310,38 @@ fn run(args: &RunArgs) -> anyhow::Result<u8> {
             "the host has a route into 10.0.2.0/24, so the command's network is {network}"
         ));
     }
-    let rules = args.rules();
-    let hides = rules.is_any() && !args.keep_sockets;
-    let link = link(args)?;
-    let queues = if link.is_some() { 1 } else { gateway::default_queues() };
-    let config = Config {
-        mtu: args.mtu,
-        queues: args.queues.unwrap_or(queues),
-        link,
+    let loopback = if args.host_loopback { Ok(()) } else { Err(Unreachable::Port) };
+    let config =
+        args.gateway.config(plimsoll_gateway::INTERFACE, (network, loopback), "run-inside")?;
+    let hides = config.rules.is_any() && !args.keep_sockets;
+    let job = Job {
         wait_for_all: !args.no_wait,
         share_pid: args.share_pid,
-        policy: Policy {
-            network,
-            host_loopback: args.host_loopback,
-            allow_link_local: args.allow_link_local,
-            verbose: args.verbose,
-        },
-        rules,
-        ports: args.ports.clone(),
-        pcap: args.pcap.clone(),
-        explain: args.explain,
-        covered: server::folders(),
         hidden: if hides { ways_round::find() } else { Vec::new() },
-        start_inside: vec!["run-inside".to_owned()],
         command: args.command.clone(),
     };
-    let served = AssertUnwindSafe(|| {
-        gateway::run(&config, |running| {
-            let stacks = Stacks::new(vec![("run".to_owned(), running.stack.clone())]);
-            let respond = Arc::new(Answers { stacks, controls: running.controls.clone() });
-            match server::open(respond) {
-                Ok(socket) => Ok(Box::new(socket)),
-                Err(error) => {
-                    let error = anyhow::Error::new(error);
-                    say(&error.context(
-                        "'plimsoll top', 'ss', 'nstat', 'sysctl', 'port' and 'weather' are not \
-                         answered",
-                    ));
-                    Ok(Box::new(()))
-                }
-            }
-        })
-    });
-    // The status is that of any other failure.
-    let panicked = |_| Err(anyhow::anyhow!("the gateway has panicked"));
-    catch_unwind(served).unwrap_or_else(panicked)
+    serving(|| gateway::run(&config, &job, |running| Ok(answering(running))))
 }
 
-/// The links that the command's packets cross, if there are some.
-fn link(args: &RunArgs) -> anyhow::Result<Option<LinkRequest>> {
-    if [&args.link, &args.link_up, &args.link_down].into_iter().all(Option::is_none) {
-        return Ok(None);
+/// Runs a gateway. A panic of it has the status of any other failure.
+fn serving<T>(run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let panicked = |_| Err(anyhow::anyhow!("the gateway has panicked"));
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(panicked)
+}
+
+/// Opens the control socket. It is closed with the result.
+fn answering(running: &Running<'_>) -> Box<dyn Any> {
+    let stacks = Stacks::new(vec![("run".to_owned(), running.stack.clone())]);
+    match server::open(Arc::new(Answers { stacks, controls: running.controls.clone() })) {
+        Ok(socket) => Box::new(socket),
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            say(&error.context(
+                "'plimsoll top', 'ss', 'nstat', 'sysctl', 'port' and 'weather' are not answered",
+            ));
+            Box::new(())
+        }
     }
-    if args.queues.is_some_and(|queues| queues > 1) {
-        let error = "a link has one queue; leave --queues out with --link".to_owned();
-        return Err(UsageError(error).into());
-    }
-    let or_none = |spec: &Option<LinkSpec>| spec.clone().unwrap_or_default();
-    let differences = [or_none(&args.link_up), or_none(&args.link_down)];
-    let request = LinkRequest::new(&or_none(&args.link), &differences, args.mtu);
-    let request = request.map_err(|(direction, error)| {
-        let (option, own) = match direction {
-            Direction::Up => ("--link-up", &args.link_up),
-            Direction::Down => ("--link-down", &args.link_down),
-        };
-        UsageError(format!("{} {error}", if own.is_some() { option } else { "--link" }))
-    })?;
-    Ok(Some(request))
 }
 
 /// Answers the requests of the control socket.
@@ -335,7 +387,7 @@ impl Respond for Answers {
             request => return self.stacks.respond(request),
         };
         match changed {
-            Ok(ports) => Answer::Ports(ports.iter().map(Port::to_string).collect()),
+            Ok(ports) => Answer::Ports(ports.iter().map(|(_, port)| port.to_string()).collect()),
             Err(error) => Answer::Error(error),
         }
     }
