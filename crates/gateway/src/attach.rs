@@ -5,7 +5,7 @@
 //! also when the last process in it has ended, as those of slirp4netns(1) do.
 //!
 //! An interface of the wanted name that no program uses, such as a persistent TAP device, is
-//! replaced by a TUN device: without Ethernet nobody has to ask for addresses of a link.
+//! replaced by a TUN device, which carries IP packets without link addresses.
 
 use std::any::Any;
 use std::fs::File;

@@ -9,7 +9,7 @@ use crate::ports::Port;
 use crate::rules::Rules;
 use crate::weather::LinkRequest;
 
-/// The part of the request that is about the gateway. "The command" stands for the processes of a
+/// The part of the request that is about the gateway. "The command" means all processes of a
 /// namespace that is served.
 #[derive(Clone, Debug)]
 pub struct Config {

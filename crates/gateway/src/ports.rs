@@ -158,7 +158,7 @@ impl PortControl {
         self.request(Change::Remove(port))
     }
 
-    /// The published ports with their numbers, which stay and come from 0 up.
+    /// The published ports with their numbers, which stay and count from 1.
     ///
     /// # Errors
     /// If the gateway has ended.

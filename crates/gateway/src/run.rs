@@ -1,5 +1,5 @@
-//! The gateway as a process: it starts the inside, gives up its rights, and serves until the command
-//! and its children have ended.
+//! The gateway as a process: it starts the inside, gives up its rights, and serves until the
+//! command and its children have ended.
 
 use std::any::Any;
 use std::fs::File;

@@ -41,10 +41,8 @@ pub(crate) enum Framing {
     /// A request is a line. The client may send the next one after the answer.
     Lines,
     /// All that the client sends before it ends its half is one request, and the answer is the end.
-    Whole {
-        /// The bytes of a request after which no more is read.
-        longest: usize,
-    },
+    /// A longer one than [`MAX_LINE`] is cut.
+    Whole,
 }
 
 /// Answers requests as bytes.
@@ -322,11 +320,11 @@ impl Client {
                 let end = self.line.iter().position(|&byte| byte == b'\n')?;
                 Some(self.line.drain(..=end).collect())
             }
-            Framing::Whole { longest } if self.is_ended || self.line.len() > longest => {
+            Framing::Whole if self.is_ended || self.line.len() as u64 >= MAX_LINE => {
                 self.is_ended = true;
                 (!self.line.is_empty()).then(|| std::mem::take(&mut self.line))
             }
-            Framing::Whole { .. } => None,
+            Framing::Whole => None,
         }
     }
 
@@ -496,6 +494,40 @@ mod tests {
         }
         assert!(taken > 0);
         assert_eq!(client.deadline, start + HOUR / 2 + HOUR, "the next line has its own time");
+    }
+
+    /// Answers with the number of bytes.
+    struct Count;
+
+    impl Serve for Count {
+        fn framing(&self) -> Framing {
+            Framing::Whole
+        }
+
+        fn answer(&self, request: &[u8]) -> io::Result<Vec<u8>> {
+            Ok(request.len().to_string().into_bytes())
+        }
+    }
+
+    #[test]
+    fn a_whole_request_is_all_that_a_client_sends() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("api.sock");
+        let _socket = serve(listen(&path).unwrap(), Arc::new(Count)).unwrap();
+        for (parts, answer) in [(&["ab\n", "c\n"][..], "5"), (&[][..], "")] {
+            let mut client = UnixStream::connect(&path).unwrap();
+            parts.iter().for_each(|part| client.write_all(part.as_bytes()).unwrap());
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut text = String::new();
+            client.read_to_string(&mut text).unwrap();
+            assert_eq!(text, answer);
+        }
+        // One that goes on without an end is answered all the same.
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(&vec![b'x'; MAX_LINE as usize]).unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert_eq!(text, MAX_LINE.to_string());
     }
 
     #[test]

@@ -80,7 +80,9 @@ impl Api {
             _ => return Err(wrong("proto")),
         };
         let address = |name: &str, default: Ipv4Addr| match &arguments[name] {
+            // Callers without an address send an empty one.
             Value::Null => Ok(default),
+            Value::String(text) if text.is_empty() => Ok(default),
             given => given.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| wrong(name)),
         };
         let port = |name: &str| {
@@ -124,7 +126,7 @@ impl Api {
 
 impl Serve for Api {
     fn framing(&self) -> Framing {
-        Framing::Whole { longest: MAX_REQUEST }
+        Framing::Whole
     }
 
     fn answer(&self, request: &[u8]) -> io::Result<Vec<u8>> {

@@ -26,7 +26,7 @@ pub(crate) fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// What names the namespace.
+/// The form in which the namespace is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum NetnsType {
     /// The number of a process in it.
@@ -38,8 +38,8 @@ enum NetnsType {
 /// Serve a network namespace that exists, with the options of slirp4netns(1).
 ///
 /// It takes the place of slirp4netns for rootlesskit, podman and the like, as a program with the
-/// line: exec plimsoll run --attach "$@". "The command" stands for the processes of the namespace.
-/// Unlike slirp4netns it leaves the host's loopback closed.
+/// line: exec plimsoll run --attach "$@". "The command" means all processes of the
+/// namespace. Unlike slirp4netns it leaves the host's loopback closed.
 #[derive(Clone, Debug, Args)]
 #[command(
     display_name = "plimsoll",
