@@ -40,6 +40,7 @@ pub(crate) fn all() -> Vec<Case> {
         run::top::CASES,
         run::weather::CASES,
         run::attacks::CASES,
+        run::attach::CASES,
         link::CASES,
         stalls::CASES,
         lab::CASES,

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::netns::Namespace;
 
 /// The number of the user and of the group.
-const USER: &str = "65534";
+pub(crate) const USER: u32 = 65534;
 
 /// `program` in a namespace, as a user without rights. A mount namespace of its own has a
 /// `/dev/net/tun` that all may open, since the machine's may be root's alone. `folder`, which has
@@ -19,6 +19,10 @@ pub(crate) fn command(ns: &Namespace, folder: &Path, program: impl AsRef<Path>) 
                   mount --bind \"$0/$name\" /etc/$name || exit; fi; done && \
                   exec setpriv --reuid=\"$1\" --regid=\"$1\" --clear-groups -- \"${@:2}\"";
     let mut command = ns.command("unshare");
-    command.args(["--mount", "bash", "-c", script]).arg(folder).arg(USER).arg(program.as_ref());
+    command
+        .args(["--mount", "bash", "-c", script])
+        .arg(folder)
+        .arg(USER.to_string())
+        .arg(program.as_ref());
     command
 }

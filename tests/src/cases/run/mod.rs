@@ -1,5 +1,6 @@
 //! `plimsoll run`: a command whose packets meet our stack, as an ordinary user.
 
+pub(crate) mod attach;
 pub(crate) mod attacks;
 pub(crate) mod calls;
 pub(crate) mod programs;
