@@ -32,7 +32,7 @@ const NEEDED: [(&str, &str); 12] = [
 ];
 
 /// The same for the programs of others that the suites of `nightly` and single benches run.
-const OUTSIDE: [(&str, &str); 7] = [
+const OUTSIDE: [(&str, &str); 9] = [
     ("go", "golang-go"),
     ("pg_ctlcluster", "postgresql"),
     ("h2load", "nghttp2-client"),
@@ -40,6 +40,8 @@ const OUTSIDE: [(&str, &str); 7] = [
     ("wrk", "wrk"),
     ("pasta", "passt"),
     ("slirp4netns", "slirp4netns"),
+    ("ncat", "ncat"),
+    ("jq", "jq"),
 ];
 
 /// Where `liblwip-dev` has the headers of lwIP, and one of them.
@@ -78,7 +80,7 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn prepare(nightly: bool) -> Result<()> {
     let mut packages = missing_among(&all_programs());
     if nightly {
-        packages.extend(missing_among(&["go", "h2load", "npm", "pg_ctlcluster"]));
+        packages.extend(missing_among(&["go", "h2load", "npm", "pg_ctlcluster", "ncat", "jq"]));
         packages.extend(cxx().is_err().then_some("g++"));
     }
     packages.extend(missing_among(&WISHED.map(|(program, _)| program)));

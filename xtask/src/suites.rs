@@ -102,7 +102,7 @@ pub(crate) const TEST: [Suite; 11] = [
 ];
 
 /// The suites of `nightly`: packaging, tests of other projects, and searches for new faults.
-pub(crate) const NIGHTLY: [Nightly; 17] = [
+pub(crate) const NIGHTLY: [Nightly; 18] = [
     nightly(
         "prepare-nightly",
         20,
@@ -180,6 +180,13 @@ pub(crate) const NIGHTLY: [Nightly; 17] = [
         Session::programs,
         &["crates/gateway/", "tests/src/cases/run/"],
         "PostgreSQL, a static Go program, npm, cargo and Python's socket tests in plimsoll run",
+    ),
+    nightly(
+        "slirp4netns",
+        5,
+        Session::slirp4netns,
+        &["crates/gateway/", "crates/cli/src/run/"],
+        "slirp4netns's own test scripts, on plimsoll run --attach",
     ),
     nightly(
         "optimised",
@@ -349,6 +356,14 @@ impl Session {
         let mut command = Command::new(interop_program(&self.root));
         command.args(["run::static_go", "run::pgbench", "run::python"]);
         self.counted(what, command.current_dir(&self.root))
+    }
+
+    fn slirp4netns(&mut self) -> Result<()> {
+        if !self.build_tests()? {
+            return Ok(());
+        }
+        let what = "slirp4netns's test scripts";
+        self.counted_or_skipped(what, outside::slirp4netns::prepared)
     }
 
     /// A tool that tests need. If it cannot be had, they are skipped.

@@ -5,6 +5,7 @@ pub(crate) mod h2;
 mod project;
 mod quinn;
 pub(crate) mod registry;
+pub(crate) mod slirp4netns;
 mod tokio;
 
 pub(crate) use quinn::QUINN;
