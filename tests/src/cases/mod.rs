@@ -21,7 +21,7 @@ use crate::harness::runner::Case;
 
 /// Every test, in the order in which they are listed.
 pub(crate) fn all() -> Vec<Case> {
-    let groups: [&[Case]; 22] = [
+    let groups: [&[Case]; 23] = [
         http::CASES,
         serve::CASES,
         captures::CASES,

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
-use super::world::{LATER, PYTHON, World};
+use crate::harness::behind::{LATER, PYTHON, World};
 use crate::harness::netns::Namespace;
 use crate::harness::process::Process;
 use crate::harness::runner::Case;
