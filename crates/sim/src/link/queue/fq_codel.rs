@@ -1,7 +1,7 @@
 //! FQ-CoDel (RFC 8290): a queue with CoDel for each flow. Flows take turns by bytes, and one that
 //! begins goes before those that have packets waiting.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use plimsoll_stack::offload::Layout;
 use plimsoll_stack::packet::Packet;
@@ -12,16 +12,17 @@ use super::codel::CoDel;
 use super::{Env, Queued};
 
 /// Queues, to which flows are assigned by a hash (RFC 8290, section 5.2.4).
-const QUEUES: u64 = 1024;
+const QUEUES: usize = 1024;
 /// Bytes of a turn: a packet of Ethernet (section 5.2.3).
 const QUANTUM: i64 = 1514;
 
 #[derive(Debug)]
 pub(in crate::link) struct FqCoDel {
-    flows: BTreeMap<u64, Flow>,
+    /// All queues, once there was a packet.
+    flows: Vec<Flow>,
     /// Flows that had no packets, and those that have had a turn.
-    new: VecDeque<u64>,
-    old: VecDeque<u64>,
+    new: VecDeque<usize>,
+    old: VecDeque<usize>,
     max_bytes: u64,
     bytes: u64,
     packets: u64,
@@ -41,7 +42,7 @@ struct Flow {
 impl FqCoDel {
     pub(super) fn new(max_bytes: u64, target: Duration, interval: Duration) -> FqCoDel {
         FqCoDel {
-            flows: BTreeMap::new(),
+            flows: Vec::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
             max_bytes,
@@ -54,12 +55,13 @@ impl FqCoDel {
 
     /// Takes a packet. If the bytes are too many then, the longest queue loses packets at its head.
     pub(super) fn enqueue(&mut self, queued: Queued, env: &mut Env<'_>) {
-        let id = hash(&queued.packet) % QUEUES;
-        let flow = self.flows.entry(id).or_insert_with(|| Flow {
-            codel: CoDel::new(u64::MAX, self.target, self.interval),
-            deficit: 0,
-            is_listed: false,
-        });
+        if self.flows.is_empty() {
+            let codel = || CoDel::new(u64::MAX, self.target, self.interval);
+            let flow = || Flow { codel: codel(), deficit: 0, is_listed: false };
+            self.flows.resize_with(QUEUES, flow);
+        }
+        let id = (hash(&queued.packet) % QUEUES as u64) as usize;
+        let flow = &mut self.flows[id];
         (self.bytes, self.packets) = (self.bytes + queued.bytes, self.packets + 1);
         let refused = flow.codel.enqueue(queued);
         debug_assert!(refused.is_none(), "the queue of a flow has no limit of its own");
@@ -69,9 +71,9 @@ impl FqCoDel {
         }
         while self.bytes > self.max_bytes && self.packets > 1 {
             let listed = self.old.iter().chain(&self.new);
-            let longest = listed.max_by_key(|id| self.flows.get(id).map_or(0, Flow::bytes));
-            let flow = longest.copied().and_then(|id| self.flows.get_mut(&id));
-            let Some(dropped) = flow.and_then(|flow| flow.codel.drop_oldest()) else { return };
+            let longest = listed.copied().max_by_key(|&id| self.flows[id].codel.bytes());
+            let dropped = longest.and_then(|id| self.flows[id].codel.drop_oldest());
+            let Some(dropped) = dropped else { return };
             (self.bytes, self.packets) = (self.bytes - dropped.bytes, self.packets - 1);
             env.stats.dropped_full += 1;
         }
@@ -82,7 +84,7 @@ impl FqCoDel {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
             let id = *list.front()?;
-            let flow = self.flows.get_mut(&id)?;
+            let flow = &mut self.flows[id];
             if flow.deficit <= 0 {
                 flow.deficit += QUANTUM;
                 list.pop_front();
@@ -117,17 +119,11 @@ impl FqCoDel {
     }
 
     pub(super) fn drain(&mut self) -> Vec<Queued> {
-        let flows = std::mem::take(&mut self.flows).into_values();
-        let mut all: Vec<Queued> = flows.flat_map(|mut flow| flow.codel.drain()).collect();
+        let flows = self.flows.iter_mut();
+        let mut all: Vec<Queued> = flows.flat_map(|flow| flow.codel.drain()).collect();
         all.sort_by_key(|queued| queued.since);
         *self = FqCoDel::new(self.max_bytes, self.target, self.interval);
         all
-    }
-}
-
-impl Flow {
-    fn bytes(&self) -> u64 {
-        self.codel.bytes()
     }
 }
 

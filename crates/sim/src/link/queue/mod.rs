@@ -78,7 +78,8 @@ impl Queue {
         }
     }
 
-    /// Takes a packet, or drops and counts it. Returns whether it took it.
+    /// Takes a packet, or drops and counts it. Returns whether it took it; FQ-CoDel takes each, and
+    /// may drop another for it.
     pub(super) fn enqueue(&mut self, queued: Queued, env: &mut Env<'_>) -> bool {
         let refused = match self {
             Queue::DropTail(queue) => queue.enqueue(queued, env),
