@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
 
-use super::table::{aligned, median, spread};
+use super::table::{median, publish, spread};
 use crate::harness::behind::{LATER, World};
 use crate::harness::process::Process;
 use crate::harness::veth::FAR;
@@ -150,6 +149,10 @@ fn measure(defect: &Defect, runs: usize) -> Result<Vec<String>> {
     let [with, without] = times.map(|times| median(&times).unwrap_or_default());
     let cost = median(&costs).unwrap_or_default();
     let (least, most) = spread(&costs).unwrap_or_default();
+    ensure!(
+        with > without,
+        "the defect costs no time: {with:.2} s with, {without:.2} s without it"
+    );
     let ratio = cost / (with - without);
     let met = firsts == runs && (ratio - 1.0).abs() <= FLOOR;
     Ok(vec![
@@ -181,24 +184,25 @@ pub(super) fn run(words: &[String]) -> Result<()> {
     let wanted = |defect: &&Defect| {
         only.is_empty() || only.iter().any(|part| defect.title.contains(part.as_str()))
     };
-    let mut lines = Vec::new();
+    let (mut lines, mut failed) = (Vec::new(), 0);
     for defect in DEFECTS.iter().filter(wanted) {
         eprintln!("{}", defect.title);
-        lines.push(measure(defect, runs).with_context(|| defect.title)?);
+        let line = measure(defect, runs).unwrap_or_else(|error| {
+            failed += 1;
+            let mut line = vec![defect.title.to_owned(), format!("failed: {error:#}")];
+            line.resize(7, "-".to_owned());
+            line
+        });
+        lines.push(line);
     }
+    let conditions = format!(
+        "Medians of {runs} runs with the defect and {runs} without it, by turns, as an ordinary \
+         user. The ratio is that of the reported time and the difference; its floor is {FLOOR} \
+         around 1, with the cause first in each run."
+    );
     let header = ["cause", "with", "without", "reported", "ratio", "first", "verdict"];
-    let header = header.map(str::to_owned).to_vec();
-    print!("{}", aligned([header.clone()].into_iter().chain(lines.iter().cloned())));
-    if let Some(path) = json {
-        let conditions = format!(
-            "Medians of {runs} runs with the defect and {runs} without it, by turns, as an \
-             ordinary user. The ratio is that of the reported time and the difference; its floor \
-             is {FLOOR} around 1, with the cause first in each run."
-        );
-        let table = json!({ "conditions": conditions, "header": header, "rows": lines });
-        let text = serde_json::to_string_pretty(&json!({ "table": table }))? + "\n";
-        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-    }
+    publish(&conditions, &header, &lines, json.as_deref())?;
+    ensure!(failed == 0, "{failed} measurements have failed");
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! Medians, ratios, spread, and how they are shown.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::Plan;
@@ -88,6 +90,21 @@ pub(super) fn show(unit: Unit, value: Option<f64>) -> String {
 /// What the columns are.
 const HEAD: [&str; 9] =
     ["work", "ours", "kernel", "ratio", "spread", "floor", "aim", "verdict", "CPU"];
+
+/// Prints a table, and writes it as JSON if that is wanted.
+pub(super) fn publish(
+    conditions: &str,
+    header: &[&str],
+    lines: &[Vec<String>],
+    json: Option<&Path>,
+) -> Result<()> {
+    let header: Vec<String> = header.iter().map(|&name| name.to_owned()).collect();
+    print!("{}", aligned([header.clone()].into_iter().chain(lines.iter().cloned())));
+    let Some(path) = json else { return Ok(()) };
+    let table = json!({ "conditions": conditions, "header": header, "rows": lines });
+    let text = serde_json::to_string_pretty(&json!({ "table": table }))? + "\n";
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
 
 /// Lines of cells, in columns.
 pub(super) fn aligned(lines: impl IntoIterator<Item = Vec<String>>) -> String {

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::stage::next_figures;
-use super::table::aligned;
+use super::table::publish;
 use crate::harness::behind::{LATER, World};
 use crate::harness::netns::Namespace;
 use crate::harness::process::{Process, descendants};
@@ -245,20 +245,15 @@ pub(super) fn run(words: &[String]) -> Result<()> {
         let line = [row.name, row.spec, &outcome.measured, &outcome.floor, verdict];
         lines.push(line.map(str::to_owned).to_vec());
     }
-    let header = ["work", "link", "measured", "floor", "verdict"].map(str::to_owned).to_vec();
-    print!("{}", aligned([header.clone()].into_iter().chain(lines.iter().cloned())));
-    if let Some(path) = &request.json {
-        let conditions = format!(
-            "Runs of {} s. Rates are those of IP packets at the receiver, by iperf3; of a \
-             stream the first {OMITTED} s are left out, and datagrams are sent at twice the rate. \
-             Delays are those of transactions of one byte over TCP with the link in one direction, \
-             less the median without a link. Losses have a confidence of 99 %.",
-            request.seconds
-        );
-        let table = json!({ "conditions": conditions, "header": header, "rows": lines });
-        let text = serde_json::to_string_pretty(&json!({ "table": table }))? + "\n";
-        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    }
+    let conditions = format!(
+        "Runs of {} s. Rates are those of IP packets at the receiver, by iperf3; of a stream the \
+         first {OMITTED} s are left out, and datagrams are sent at twice the rate. Delays are \
+         those of transactions of one byte over TCP with the link in one direction, less the \
+         median without a link. Losses have a confidence of 99 %.",
+        request.seconds
+    );
+    let header = ["work", "link", "measured", "floor", "verdict"];
+    publish(&conditions, &header, &lines, request.json.as_deref())?;
     ensure!(failed == 0, "{failed} measurements have failed");
     Ok(())
 }

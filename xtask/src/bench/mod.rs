@@ -33,7 +33,7 @@ const USAGE: &str = "usage: cargo xtask bench WHAT; all but million need root
   weather [--quick] [--seconds S] [--only WORK]... [--json FILE]
           rate, delay and loss of links before a command
   reasons [--quick] [--runs N] [--only CAUSE]... [--json FILE]
-          the times of run --explain beside those of programs without the defect
+          the times of run --explain compared with programs without the defect
   udp [--quick] [--repetitions N] [--seconds S] [--only NAME]... [--json FILE]
           UDP and QUIC on ours and on the kernel's
   senders [--quick] [--all | --reordering | --nsperf] [--receive] [--congestion NAME]
