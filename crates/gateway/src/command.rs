@@ -10,8 +10,9 @@ use plimsoll_sim::link::spec::LinkSpec;
 use crate::ports::Port;
 use crate::rules;
 
-/// The options of `plimsoll run`, as a builder. The gateway is a process of its own, since it
-/// gives up rights that the caller needs.
+/// The options of `plimsoll run` that tests need, as a builder. The gateway is a process of its
+/// own, since it gives up rights that the caller needs. Files that rules and links name are read
+/// twice, by the builder and by the gateway: a command with another folder needs absolute paths.
 ///
 /// ```no_run
 /// # fn main() -> anyhow::Result<()> {

@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll::{Info, State};
 
@@ -51,7 +51,18 @@ pub struct Carried {
 pub(crate) struct ListRequest {
     /// The kernel has figures of the host's side.
     pub(crate) has_figures: bool,
+    /// The connections that are not listed yet, once there is a list.
+    pub(crate) left: Option<Vec<usize>>,
+    pub(crate) carried: Carried,
     pub(crate) answer: Sender<Carried>,
+    asked: Instant,
+}
+
+impl ListRequest {
+    /// The requester does not wait any more.
+    pub(crate) fn is_late(&self) -> bool {
+        self.asked.elapsed() > PATIENCE
+    }
 }
 
 /// Lists the connections of a running gateway.
@@ -73,7 +84,13 @@ impl ConnectionControl {
     pub fn list(&self) -> Result<Carried, String> {
         let (answer, answers) = mpsc::channel();
         for queue in 0..self.shared.queues() {
-            let request = ListRequest { has_figures: self.has_figures, answer: answer.clone() };
+            let request = ListRequest {
+                has_figures: self.has_figures,
+                left: None,
+                carried: Carried::default(),
+                answer: answer.clone(),
+                asked: Instant::now(),
+            };
             self.shared.hand(queue, Task::List(request));
         }
         drop(answer);

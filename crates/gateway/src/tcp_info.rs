@@ -123,7 +123,8 @@ impl Sample {
         })
     }
 
-    /// The increase of the counts and times since `before`; the rest as it was then.
+    /// The increase since `before` of retransmissions, segments out of order, and the times of
+    /// being busy and limited by the window; the RTT now, and the rest as it was then.
     pub(crate) fn since(&self, before: &Sample) -> Sample {
         Sample {
             rtt: self.rtt,

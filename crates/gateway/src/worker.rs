@@ -16,7 +16,7 @@ use plimsoll::gate::{Incoming, Reject, Unreachable};
 use plimsoll::{QueueLoop, UdpSocket};
 use rustix::io::Errno;
 
-use crate::connections::{Carried, ListRequest};
+use crate::connections::ListRequest;
 use crate::fronts::Fronts;
 use crate::mapping::{self, Mapping};
 use crate::names::{Names, files};
@@ -41,6 +41,8 @@ const SWEEP: Duration = Duration::from_secs(2);
 pub(crate) const TURN_DATAGRAMS: usize = 256;
 /// Bytes of the longest datagram; a buffer has room for one behind others.
 const DATAGRAM: usize = 65_535;
+/// Connections that are listed in a turn.
+const LISTED: usize = 256;
 
 /// New work for a loop.
 pub(crate) enum Task {
@@ -360,17 +362,24 @@ impl Worker {
             Task::Attempt(incoming) => self.dial(incoming),
             Task::Flow(guest) => self.open(guest),
             Task::Visitor(host, from, to) => self.enter(host, from, to),
-            Task::List(request) => {
-                let connections = self.connections.all.values();
-                let summary = |it: &Connection| it.summary(request.has_figures, &self.tools);
-                let carried = Carried {
-                    connections: connections.filter_map(summary).collect(),
-                    flows: self.flows.all.len(),
-                };
-                // The requester may be gone.
-                let _ = request.answer.send(carried);
-            }
+            Task::List(request) => self.list(request),
         }
+    }
+
+    /// Lists some more connections, and the rest in later turns.
+    fn list(&mut self, mut request: ListRequest) {
+        let all = &self.connections.all;
+        let left = request.left.get_or_insert_with(|| all.keys().copied().collect());
+        let part = left.split_off(left.len().saturating_sub(LISTED));
+        let has_figures = request.has_figures;
+        let summary = |id: &usize| all.get(id)?.summary(has_figures, &self.tools);
+        request.carried.connections.extend(part.iter().filter_map(summary));
+        if !left.is_empty() && !request.is_late() {
+            return self.shared.hand(self.queue, Task::List(request));
+        }
+        request.carried.flows = self.flows.all.len();
+        // The requester may be gone.
+        let _ = request.answer.send(request.carried);
     }
 
     /// The host's destination for that of the command, and the question that a connection's first

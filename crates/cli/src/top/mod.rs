@@ -169,18 +169,16 @@ impl Screen {
 fn wait(until: Instant, stop: &AtomicBool) -> io::Result<Option<Event>> {
     while !stop.load(Ordering::Relaxed) {
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left.min(TICK)).ok();
         let out = io::stdout();
-        let mut terminal = [PollFd::new(&out, PollFlags::IN)];
-        match poll(&mut terminal, timeout.as_ref()) {
-            // A signal, which may be that the size has changed.
+        let mut terminal = [PollFd::new(&out, PollFlags::empty())];
+        match poll(&mut terminal, Some(&Timespec::default())) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         if terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the terminal has gone"));
         }
-        if event::poll(Duration::ZERO)? {
+        if event::poll(left.min(TICK))? {
             return event::read().map(Some);
         }
         if left.is_zero() {

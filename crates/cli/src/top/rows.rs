@@ -1,7 +1,7 @@
 //! Rows from two answers: rates, and what held each connection up between them.
 //!
 //! A cause is the one to which most of the time between the answers went, and its share of that
-//! time. Causes that also `plimsoll run --explain` has are called as there.
+//! time. Causes have the names that `plimsoll run --explain` uses.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -188,7 +188,11 @@ impl Row {
                 [leg.sent, down(leg, inside.as_ref())].map(|it| rate(it, *time))
             }),
             bytes: network.map(|leg| [leg.sent, down(leg, line.inside.as_ref())]),
-            rtt: network.filter(|leg| leg.rtt_us > 0).map(|leg| Duration::from_micros(leg.rtt_us)),
+            rtt: network.filter(|leg| leg.rtt_us > 0).map(|leg| {
+                // The command sees the link before the gateway as well.
+                let inside = line.inside.as_ref().map_or(0, |leg| leg.rtt_us);
+                Duration::from_micros(leg.rtt_us + inside)
+            }),
             cwnd: network.map(|leg| leg.cwnd),
             in_flight: network.map(|leg| leg.in_flight),
             retransmitted: (news.sum(), retransmitted.map(|leg| leg.retrans).sum()),
@@ -203,7 +207,7 @@ fn seconds(time: Duration) -> f64 {
     time.as_secs_f64().max(1e-3)
 }
 
-/// The other host, as it is known best.
+/// The other host, by name if it has one.
 fn far(line: &ConnectionLine) -> (String, String) {
     let host = match (&line.name, line.far.ip()) {
         (Some(name), _) => name.clone(),
@@ -211,7 +215,7 @@ fn far(line: &ConnectionLine) -> (String, String) {
         (None, IpAddr::V6(address)) => format!("[{address}]"),
     };
     let port = match line.role {
-        // The command's port says more than the visitor's own.
+        // The port that is published, not the visitor's own.
         Role::Visitor => format!(" > :{}", line.near.port()),
         Role::Server | Role::Peer => format!(":{}", line.far.port()),
     };
