@@ -29,7 +29,7 @@
 //!
 //! Once it is set up, the gateway confines itself ([`confine`]).
 //!
-//! A namespace that was there before is served in the same way ([`attach`]).
+//! An existing namespace is served in the same way ([`attach`]).
 //!
 //! [`Gateway`] starts all this from a Rust program or test.
 //!

@@ -17,10 +17,10 @@ const CANDIDATES: [Ipv4Addr; 5] = [
     Ipv4Addr::new(10, 254, 2, 0),
     Ipv4Addr::new(100, 127, 254, 0),
 ];
-/// The last byte of the command's address.
-const COMMAND: u8 = 15;
-/// The same in a namespace that was there before.
-const ATTACHED: u8 = 100;
+/// The command's IPv4 and IPv6 address, each counted from the network's first one.
+const COMMAND: (u8, u16) = (15, 0x15);
+/// The same in an existing namespace.
+const ATTACHED: (u8, u16) = (100, 0x100);
 
 /// An IPv4 network, and an IPv6 network of 64 bits, for the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub struct Network {
     prefix: u8,
     /// The first half of the IPv6 addresses.
     v6: [u16; 4],
-    /// The command's address, counted from the first one.
-    guest: u8,
+    /// See [`COMMAND`].
+    guest: (u8, u16),
     has_name_server: bool,
 }
 
@@ -46,8 +46,7 @@ impl Network {
         Network { first, prefix: 24, v6, guest: COMMAND, has_name_server: true }
     }
 
-    /// The network of a namespace that was there before, with the addresses that slirp4netns(1)
-    /// has.
+    /// The network of an existing namespace, with the addresses that slirp4netns(1) has.
     ///
     /// # Errors
     /// If the text is no network of 1 to 25 bits such as 10.0.2.0/24.
@@ -112,13 +111,12 @@ impl Network {
 
     /// The command's address.
     pub fn guest(self) -> Ipv4Addr {
-        self.v4(self.guest)
+        self.v4(self.guest.0)
     }
 
-    /// The command's IPv6 address, whose last digits read as those of the IPv4 address.
+    /// The command's IPv6 address.
     pub fn guest_v6(self) -> Ipv6Addr {
-        let guest = u16::from(self.guest);
-        self.v6(guest / 100 * 0x100 + guest / 10 % 10 * 0x10 + guest % 10)
+        self.v6(self.guest.1)
     }
 
     /// The gateway's address: the command's default route.
