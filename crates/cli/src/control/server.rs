@@ -188,10 +188,14 @@ fn private_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a client is in the user namespace and the process namespace of this process. A command
-/// inside `plimsoll run` is not, and has the same user number.
-fn is_of_our_namespaces(client: &UnixStream) -> bool {
+/// Whether a client is of this process's user or root, and in its user namespace and process
+/// namespace. A command inside `plimsoll run` is not, and has the same user number.
+fn is_allowed(client: &UnixStream) -> bool {
     let Ok(peer) = rustix::net::sockopt::socket_peercred(client) else { return false };
+    // The socket is open to all for a moment before it has its mode.
+    if peer.uid != getuid() && !peer.uid.is_root() {
+        return false;
+    }
     let of = |pid: &str| {
         let users = std::fs::read_to_string(format!("/proc/{pid}/uid_map")).ok()?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -284,7 +288,7 @@ impl Server {
     /// Takes one client from `accept`. If that fails, pauses accepting for a while.
     fn accept(&mut self, accept: impl FnOnce() -> io::Result<UnixStream>, now: Instant) {
         match accept().and_then(|stream| stream.set_nonblocking(true).map(|()| stream)) {
-            Ok(stream) if is_of_our_namespaces(&stream) => {
+            Ok(stream) if is_allowed(&stream) => {
                 self.clients.push(Client::new(stream, now, self.patience));
             }
             Ok(_refused) => {}
