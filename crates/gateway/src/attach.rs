@@ -1,8 +1,8 @@
-//! A network namespace that was there before, in place of a command's.
+//! An existing network namespace, in place of a command's.
 //!
 //! The inside enters it, makes the interface, hands it over and ends. There is no process 1. The
-//! gateway ends by a signal, or when the caller hangs up. Meanwhile its queues keep the namespace,
-//! also when the last process in it has ended, as those of slirp4netns(1) do.
+//! gateway ends by a signal, or when the caller hangs up. Meanwhile the gateway's queues keep the
+//! namespace, also when the last process in it has ended. slirp4netns(1) keeps it as well.
 //!
 //! An interface of the wanted name that no program uses, such as a persistent TAP device, is
 //! replaced by a TUN device, which carries IP packets without link addresses.
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use plimsoll::device::tun;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::process::{
-    PidfdFlags, PidfdGetfdFlags, Signal, getpid, pidfd_getfd, pidfd_open,
-    set_parent_process_death_signal,
+    DumpableBehavior, PidfdFlags, PidfdGetfdFlags, Signal, getpid, pidfd_getfd, pidfd_open,
+    set_dumpable_behavior, set_parent_process_death_signal,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -32,19 +32,42 @@ use crate::inside::{self, Interface};
 use crate::routing;
 use crate::run::{Running, Started};
 
-/// Takes a descriptor over that the caller has left open under this number. Numbers 0 to 2 stay
-/// open as well.
+/// Takes the descriptors over that the caller has left open under these numbers. Numbers 0 to 2
+/// stay open as well.
 ///
 /// # Errors
-/// If there is none.
-pub fn inherited(number: i32) -> Result<OwnedFd> {
-    let none = || format!("no descriptor has the number {number}; the caller must leave it open");
-    std::fs::read_link(format!("/proc/self/fd/{number}")).with_context(none)?;
-    let own = pidfd_open(getpid(), PidfdFlags::empty()).context("pidfd_open")?;
-    let fd = pidfd_getfd(&own, number, PidfdGetfdFlags::empty()).with_context(none)?;
+/// If one of them is not open, or two are the same, or the system forbids it.
+pub fn inherited<const N: usize>(numbers: [Option<i32>; N]) -> Result<[Option<OwnedFd>; N]> {
+    let given = || numbers.iter().flatten();
+    // All before the first is taken over: that one's new number may be that of another.
+    for number in given() {
+        std::fs::read_link(format!("/proc/self/fd/{number}")).with_context(|| {
+            format!("no descriptor has the number {number}; the caller must leave it open")
+        })?;
+        ensure!(
+            given().filter(|&other| other == number).count() == 1,
+            "two options name the descriptor {number}; give each its own"
+        );
+    }
+    let mut taken = [const { None }; N];
+    for (fd, number) in taken.iter_mut().zip(numbers) {
+        *fd = number.map(take_over).transpose()?;
+    }
+    Ok(taken)
+}
+
+fn take_over(number: i32) -> Result<OwnedFd> {
+    let why = || {
+        format!(
+            "cannot take the descriptor {number} over; the kernel must be 5.6 or later, and a \
+             seccomp profile must allow pidfd_open and pidfd_getfd"
+        )
+    };
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).with_context(why)?;
+    let fd = pidfd_getfd(&own, number, PidfdGetfdFlags::empty()).with_context(why)?;
     if number > 2 {
         // The reader of a pipe sees its end once this process has closed it.
-        nix::unistd::close(number).with_context(none)?;
+        nix::unistd::close(number).with_context(why)?;
     }
     Ok(fd)
 }
@@ -132,7 +155,10 @@ pub fn inside(asked: &Attach) -> Result<()> {
     // Both before the first is entered: /proc shows the files to the caller.
     let user = asked.user.as_deref().map(open).transpose()?;
     let network = open(&asked.network)?;
-    if let Some(user) = user.filter(|user| !is_own(user).unwrap_or(false)) {
+    let user = user.filter(|user| !is_own(user).unwrap_or(false));
+    // Root of the namespace, which may be hostile, must not trace this process.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("prctl")?;
+    if let Some(user) = user {
         enter(&user, LinkNameSpaceType::User).context(
             "cannot enter the user namespace; it must be this user's, and no namespace around \
              the caller's",
@@ -183,14 +209,18 @@ mod tests {
     fn a_descriptor_that_the_caller_has_left_is_taken_over() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let number = std::os::fd::IntoRawFd::into_raw_fd(writer);
-        let fd = inherited(number).unwrap();
-        rustix::io::write(&fd, b"1").unwrap();
+        // One that is wrong leaves the other.
+        let error = inherited([Some(number), Some(9999)]).unwrap_err().to_string();
+        assert!(error.contains("no descriptor has the number 9999"), "{error}");
+        let error = inherited([Some(number); 2]).unwrap_err().to_string();
+        assert!(error.contains("two options name"), "{error}");
+        let [fd, none] = inherited([Some(number), None]).unwrap();
+        assert!(none.is_none());
+        rustix::io::write(fd.as_ref().unwrap(), b"1").unwrap();
         drop(fd);
         let mut text = String::new();
         // Without a second descriptor of the writer the pipe has an end.
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "1");
-        let error = inherited(9999).unwrap_err().to_string();
-        assert!(error.contains("no descriptor has the number 9999"), "{error}");
     }
 }

@@ -9,6 +9,7 @@ use plimsoll::gate::Unreachable;
 use plimsoll_gateway::attach::{self, Attach};
 use plimsoll_gateway::config::Target;
 use plimsoll_gateway::network::Network;
+use plimsoll_gateway::note;
 
 use super::api::{self, Api};
 use super::{GatewayArgs, InterfaceArgs, answering, or_failed, serving};
@@ -165,16 +166,24 @@ pub(super) fn status(args: &AttachArgs) -> ExitCode {
 impl AttachArgs {
     fn serve(&self) -> anyhow::Result<bool> {
         // First of all: no descriptor of this program's own has one of these numbers.
-        let [ready, exit] =
-            [self.ready_fd, self.exit_fd].map(|number| number.map(attach::inherited).transpose());
+        let [ready, exit] = attach::inherited([self.ready_fd, self.exit_fd])?;
+        if self.enable_ipv6 && !self.configure {
+            note(&format!(
+                "--enable-ipv6 needs --configure, as there are no router advertisements; or add \
+                 {}/64 and a default route through {} to {}",
+                self.cidr.guest_v6(),
+                self.cidr.gateway_v6(),
+                self.interface
+            ));
+        }
         let (user, network) = self.files()?;
         let target = Target {
             user,
             network,
             configure: self.configure,
             ipv6: self.enable_ipv6,
-            ready: ready?,
-            exit: exit?,
+            ready,
+            exit,
         };
         let (cidr, disable_dns) = (self.cidr, self.disable_dns);
         let network = if disable_dns { cidr.without_name_server() } else { cidr };
