@@ -19,7 +19,6 @@ use anyhow::{Context, Result, ensure};
 use plimsoll::device::tun;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::Shutdown;
 use rustix::process::{
     DumpableBehavior, PidfdFlags, PidfdGetfdFlags, Signal, getpid, pidfd_getfd, pidfd_open,
     set_dumpable_behavior, set_parent_process_death_signal,
@@ -27,7 +26,7 @@ use rustix::process::{
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::config::{Config, Target};
-use crate::handover::End;
+use crate::handover::{End, Message};
 use crate::inside::{self, Interface};
 use crate::routing;
 use crate::run::{Running, Started};
@@ -105,22 +104,33 @@ pub fn attach(
     started.serve(config, end, on_start, report).map(|_| true)
 }
 
-/// Ends the gateway by a signal, and when `exit` has an event.
+/// Stops the gateway by a signal, and when `exit` has an event. A second signal ends the process at
+/// once.
 fn stop_on(stop: &Arc<End>, exit: Option<OwnedFd>) -> Result<()> {
-    let start = |name: &str, wait: Box<dyn FnOnce() + Send>| {
-        let stop = stop.clone();
-        let run = move || {
-            wait();
-            // The gateway may have ended.
-            let _ = rustix::net::shutdown(&*stop, Shutdown::Both);
-        };
+    let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
         let started = thread::Builder::new().name(name.to_owned()).spawn(run);
         started.map(drop).context("cannot start a thread")
     };
+    // The gateway may have ended.
+    let send = |end: &End| drop(end.send(Message::Stop, &[]));
     let mut signals = inside::ignore_terminal()?;
-    start("signals", Box::new(move || _ = signals.forever().next()))?;
+    let end = stop.clone();
+    let follow = move || {
+        let mut signals = signals.forever();
+        let _first = signals.next();
+        send(&end);
+        if let Some(second) = signals.next() {
+            std::process::exit(128 + second);
+        }
+    };
+    start("signals", Box::new(follow))?;
     let Some(exit) = exit else { return Ok(()) };
-    start("exit", Box::new(move || while poll_once(&exit) == Err(Errno::INTR) {}))
+    let end = stop.clone();
+    let follow = move || {
+        while poll_once(&exit) == Err(Errno::INTR) {}
+        send(&end);
+    };
+    start("exit", Box::new(follow))
 }
 
 /// Waits until a descriptor has an event.

@@ -49,8 +49,6 @@ pub struct Carried {
 
 /// A question for a loop.
 pub(crate) struct ListRequest {
-    /// The kernel has figures of the host's side.
-    pub(crate) has_figures: bool,
     /// The connections that are not listed yet, once there is a list.
     pub(crate) left: Option<Vec<usize>>,
     pub(crate) carried: Carried,
@@ -69,12 +67,11 @@ impl ListRequest {
 #[derive(Clone)]
 pub struct ConnectionControl {
     shared: Arc<Shared>,
-    has_figures: bool,
 }
 
 impl ConnectionControl {
     pub(crate) fn new(shared: Arc<Shared>) -> ConnectionControl {
-        ConnectionControl { shared, has_figures: Sample::is_available() }
+        ConnectionControl { shared }
     }
 
     /// The connections now.
@@ -85,7 +82,6 @@ impl ConnectionControl {
         let (answer, answers) = mpsc::channel();
         for queue in 0..self.shared.queues() {
             let request = ListRequest {
-                has_figures: self.has_figures,
                 left: None,
                 carried: Carried::default(),
                 answer: answer.clone(),

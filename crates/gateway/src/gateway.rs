@@ -221,7 +221,9 @@ impl Gateway {
             Token::Ping(id) => self.pings.on_answers(id, &mut self.worker.buf),
             Token::Port(id) => self.on_port(id),
             Token::Requests => {
-                for request in self.requests.try_iter() {
+                // Without an answer the requester reports that the gateway has ended.
+                let is_over = self.worker.shared.is_over();
+                for request in self.requests.try_iter().filter(|_| !is_over) {
                     let ended = self.ports.on_request(request, &self.worker.tools);
                     ended.into_iter().for_each(|flow| self.worker.unmap(flow));
                 }
@@ -245,8 +247,15 @@ impl Gateway {
                 Ok(Some((Message::Signaled(signal), _))) => {
                     self.on_end(128_u8.saturating_add(signal));
                 }
+                Ok(Some((Message::Stop, _))) => {
+                    self.worker.shared.stop();
+                    let flows = self.ports.close();
+                    flows.into_iter().for_each(|flow| self.worker.unmap(flow));
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => {
+                    // Answers that the command has sent still go out.
+                    let _flows = self.ports.close();
                     self.worker.shared.end();
                     return Ok(());
                 }

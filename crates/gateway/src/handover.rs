@@ -32,6 +32,8 @@ pub enum Message {
     Exited(u8),
     /// To the gateway: this signal has ended the command.
     Signaled(u8),
+    /// To the gateway: it is to end, while processes inside go on.
+    Stop,
 }
 
 impl Message {
@@ -42,6 +44,7 @@ impl Message {
             Message::Signal(signal) => [b'k', signal],
             Message::Exited(status) => [b'e', status],
             Message::Signaled(signal) => [b's', signal],
+            Message::Stop => [b'x', 0],
         }
     }
 
@@ -52,6 +55,7 @@ impl Message {
             [b'k', signal] => Message::Signal(signal),
             [b'e', status] => Message::Exited(status),
             [b's', signal] => Message::Signaled(signal),
+            [b'x', 0] => Message::Stop,
             _ => return None,
         })
     }
@@ -155,6 +159,7 @@ mod tests {
             Message::Signal(15),
             Message::Exited(3),
             Message::Signaled(9),
+            Message::Stop,
         ];
         for (count, message) in all.into_iter().enumerate() {
             let fds = vec![other.as_fd(); count];

@@ -102,7 +102,8 @@ impl Socket {
             let hint = match error.kind() {
                 ErrorKind::AddrInUse => "another program has that port; choose one that is free",
                 ErrorKind::PermissionDenied => {
-                    "the port is below net.ipv4.ip_unprivileged_port_start; choose a higher one"
+                    "the port is below net.ipv4.ip_unprivileged_port_start, and a gateway that \
+                     runs has no rights, also that of root; choose a higher one"
                 }
                 _ => "give an address of this host and a port that is free",
             };
@@ -111,16 +112,11 @@ impl Socket {
     }
 }
 
-/// A change of the published ports, and where its answer goes.
-pub(crate) struct Request {
-    change: Change,
-    answer: Sender<Result<Vec<(usize, Port)>, String>>,
-}
-
-enum Change {
-    Add(Port),
-    Remove(Port),
-    List,
+/// A request about the published ports, and where its answer goes.
+pub(crate) enum Request {
+    Add(Port, Sender<Result<usize, String>>),
+    Remove(Port, Sender<Result<(), String>>),
+    List(Sender<Result<Vec<(usize, Port)>, String>>),
 }
 
 /// Changes the published ports of a running gateway.
@@ -142,20 +138,20 @@ impl PortControl {
         self.waker.clone()
     }
 
-    /// Publishes a port. Returns all that are published then, with their numbers.
+    /// Publishes a port. Returns its number.
     ///
     /// # Errors
-    /// If the host refuses; the text says why.
-    pub fn add(&self, port: Port) -> Result<Vec<(usize, Port)>, String> {
-        self.request(Change::Add(port))
+    /// If the host refuses; the text says why. If the gateway has ended.
+    pub fn add(&self, port: Port) -> Result<usize, String> {
+        self.request(|answer| Request::Add(port, answer))
     }
 
     /// Ends a published port. Connections through it stay, and flows of datagrams end.
     ///
     /// # Errors
-    /// If it is not published.
-    pub fn remove(&self, port: Port) -> Result<Vec<(usize, Port)>, String> {
-        self.request(Change::Remove(port))
+    /// If it is not published, or the gateway has ended.
+    pub fn remove(&self, port: Port) -> Result<(), String> {
+        self.request(|answer| Request::Remove(port, answer))
     }
 
     /// The published ports with their numbers, which stay and count from 1.
@@ -163,13 +159,16 @@ impl PortControl {
     /// # Errors
     /// If the gateway has ended.
     pub fn list(&self) -> Result<Vec<(usize, Port)>, String> {
-        self.request(Change::List)
+        self.request(Request::List)
     }
 
-    fn request(&self, change: Change) -> Result<Vec<(usize, Port)>, String> {
+    fn request<T>(
+        &self,
+        request: impl FnOnce(Sender<Result<T, String>>) -> Request,
+    ) -> Result<T, String> {
         let (answer, answered) = mpsc::channel();
         let ended = || "the gateway has ended".to_owned();
-        self.requests.send(Request { change, answer }).map_err(|_| ended())?;
+        self.requests.send(request(answer)).map_err(|_| ended())?;
         self.waker.wake_by_ref();
         answered.recv().unwrap_or_else(|_| Err(ended()))
     }
@@ -205,28 +204,39 @@ impl Ports {
     /// Carries out a request and answers it. Returns the flows that end by it.
     pub(crate) fn on_request(&mut self, request: Request, tools: &Tools) -> Vec<usize> {
         let mut ended = Vec::new();
-        let changed = match request.change {
-            Change::Add(port) => self.add(port, tools),
-            Change::Remove(port) => self.remove(port).map(|flows| ended = flows),
-            Change::List => Ok(()),
-        };
-        let answer = changed.map_err(|error| format!("{error:#}")).map(|()| {
-            let of = |(&number, (port, _)): (&usize, &(Port, Socket))| (number, *port);
-            let mut all: Vec<(usize, Port)> = self.open.all.iter().map(of).collect();
-            all.sort_by_key(|(_, port)| (port.host, port.guest));
-            all
-        });
+        let text = |error: anyhow::Error| format!("{error:#}");
         // The requester may be gone.
-        let _ = request.answer.send(answer);
+        match request {
+            Request::Add(port, answer) => {
+                let _ = answer.send(self.add(port, tools).map_err(text));
+            }
+            Request::Remove(port, answer) => {
+                let removed = self.remove(port).map(|flows| ended = flows);
+                let _ = answer.send(removed.map_err(text));
+            }
+            Request::List(answer) => {
+                let of = |(&number, (port, _)): (&usize, &(Port, Socket))| (number, *port);
+                let mut all: Vec<(usize, Port)> = self.open.all.iter().map(of).collect();
+                all.sort_by_key(|(_, port)| (port.host, port.guest));
+                let _ = answer.send(Ok(all));
+            }
+        }
         ended
     }
 
-    fn add(&mut self, port: Port, tools: &Tools) -> Result<()> {
+    /// Closes the host's sockets. Connections through them stay. Returns the flows, which keep the
+    /// socket of their port.
+    pub(crate) fn close(&mut self) -> Vec<usize> {
+        self.open.all.clear();
+        self.visitors.drain().map(|(_, flow)| flow).collect()
+    }
+
+    fn add(&mut self, port: Port, tools: &Tools) -> Result<usize> {
         let socket = Socket::open(&port)?;
         let id = self.open.number();
         watch(id, &socket, tools).context("epoll")?;
         self.open.all.insert(id, (port, socket));
-        Ok(())
+        Ok(id)
     }
 
     fn remove(&mut self, port: Port) -> Result<Vec<usize>> {

@@ -97,12 +97,21 @@ struct Open {
     down: bool,
     /// The host's side has failed.
     broken: bool,
+    /// Bytes of the command that still go out before the gateway ends, once it is to stop.
+    left: Option<usize>,
 }
 
 impl Open {
     fn new(guest: TcpStream, check: Option<Check>) -> Open {
         let first = check.map(FirstBytes::new);
-        Open { guest, first, pending: None, up: true, down: true, broken: false }
+        Open { guest, first, pending: None, up: true, down: true, broken: false, left: None }
+    }
+
+    /// The host's side has taken bytes of the command.
+    fn on_sent(&mut self, count: usize) {
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(count);
+        }
     }
 }
 
@@ -319,12 +328,29 @@ impl Connection {
         })
     }
 
-    /// Whether data of the command may still be on its way to the host's side.
-    pub(crate) fn goes_out(&self) -> bool {
+    /// Whether data of the command may still be on its way to the host's side, or from there on.
+    pub(crate) fn goes_out(&self, has_figures: bool) -> bool {
         match &self.state {
-            State::Open(open) => open.up,
+            State::Open(Open { up, left: Some(left), .. }) => {
+                let host = has_figures.then(|| Sample::read(&self.host)).flatten();
+                let is_sent = host.is_none_or(|host| (host.not_sent, host.in_flight) == (0, 0));
+                *up && (*left > 0 || !is_sent)
+            }
             // Data after the handshake would have come with it.
-            _ => false,
+            _ => self.is_up(),
+        }
+    }
+
+    /// Whether the command has not ended its half.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Open(Open { up: true, .. }))
+    }
+
+    /// The gateway is to end: data goes out that has come from the command, and no more.
+    pub(crate) fn stop(&mut self) {
+        if let State::Open(Open { guest, first, left, .. }) = &mut self.state {
+            let held = first.as_ref().map_or(0, FirstBytes::held_bytes);
+            left.get_or_insert_with(|| held + guest.readable_bytes());
         }
     }
 
@@ -442,6 +468,7 @@ impl Connection {
             }
             Holding::Passed(count) => {
                 open.first = None;
+                open.on_sent(count);
                 if count > 0
                     && let Some(observer) = &mut self.observer
                 {
@@ -485,6 +512,9 @@ impl Connection {
                 self.host.shutdown(Shutdown::Write).map_err(|_| Side::Host)?;
                 break;
             }
+            if open.left == Some(0) {
+                return Ok(false);
+            }
             let mut parts = [IoSlice::new(&[]); MAX_SLICES];
             for (place, part) in parts.iter_mut().zip(seen.parts()) {
                 *place = IoSlice::new(part);
@@ -496,6 +526,7 @@ impl Connection {
                     moved += count;
                     self.ready.writable = count == seen.len();
                     take(&open.guest, count)?;
+                    open.on_sent(count);
                     if let Some(observer) = &mut self.observer {
                         observer.sent(count, &self.host, &open.guest);
                         if !self.ready.writable {

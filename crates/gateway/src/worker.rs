@@ -27,10 +27,13 @@ use crate::routing::Routes;
 use crate::rules::Check;
 use crate::rules::rule::Protocol;
 use crate::tcp::{Connection, Progress};
+use crate::tcp_info::Sample;
 use crate::udp::{Flow, unreachable};
 
 /// How long data that the command has left goes out, at most.
 const LINGER: Duration = Duration::from_secs(30);
+/// How long a loop that is to stop takes what processes inside have sent, at most.
+const LATEST_STOP: Duration = Duration::from_secs(1);
 /// How long after the host's side has failed the command's is reset, at the latest.
 const LATEST_RESET: Duration = Duration::from_secs(5);
 /// How often a loop looks whether one of these is due.
@@ -65,10 +68,14 @@ struct Inbox {
 /// The state that all loops share.
 pub(crate) struct Shared {
     pub(crate) policy: Policy,
+    /// The kernel has figures of the host's side.
+    pub(crate) has_figures: bool,
     fronts: Fronts,
     inboxes: Box<[Inbox]>,
-    /// All processes inside have ended.
+    /// All processes inside have ended, or the gateway is to stop.
     over: AtomicBool,
+    /// The gateway is to stop, while processes inside go on.
+    stopped: AtomicBool,
     /// That no descriptor is left was reported.
     limit_reported: AtomicBool,
     /// Loops whose connections still have data to send.
@@ -105,6 +112,20 @@ impl Shared {
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.inboxes.iter().for_each(|inbox| inbox.waker.wake_by_ref());
+    }
+
+    /// The same while processes inside go on: data that they have sent goes out, and no more.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.end();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     pub(crate) fn queues(&self) -> usize {
@@ -182,9 +203,11 @@ pub(crate) fn all(
     let inboxes = loops.iter().map(inbox).collect();
     let shared = Arc::new(Shared {
         policy,
+        has_figures: Sample::is_available(),
         fronts,
         inboxes,
         over: AtomicBool::new(false),
+        stopped: AtomicBool::new(false),
         limit_reported: AtomicBool::new(false),
         left: AtomicUsize::new(loops.len()),
     });
@@ -247,25 +270,35 @@ impl Worker {
         Ok(self.sweep())
     }
 
-    /// Whether all processes inside have ended, and their data has gone out or had its time.
+    /// Whether all processes inside have ended or the gateway is to stop, and their data has gone
+    /// out or had its time.
     pub(crate) fn is_done(&mut self) -> bool {
-        if !self.shared.over.load(Ordering::Acquire) {
+        if !self.shared.is_over() {
             return false;
         }
-        let until = *self.until.get_or_insert_with(|| Instant::now() + LINGER);
-        let mut left = self.connections.all.values().filter(|connection| connection.goes_out());
-        if Instant::now() >= until {
-            // The host's side must not take a cut for the end of a stream.
-            left.for_each(Connection::reset_host);
-            return true;
+        let now = Instant::now();
+        let until = *self.until.get_or_insert(now + LINGER);
+        // Processes that go on may send without an end.
+        let is_stopped =
+            self.shared.is_stopped() && (self.quiet || now + LINGER >= until + LATEST_STOP);
+        if is_stopped {
+            self.connections.all.values_mut().for_each(Connection::stop);
         }
-        let is_done = left.next().is_none() && self.quiet;
+        let has_figures = self.shared.has_figures;
+        let has_left = self.connections.all.values().any(|it| it.goes_out(has_figures));
+        let is_done = !has_left && (self.quiet || is_stopped);
         if is_done && !self.was_done {
             self.was_done = true;
             self.shared.left.fetch_sub(1, Ordering::AcqRel);
         }
         // Packets of another loop's connections may come by this loop's queue.
-        is_done && self.shared.left.load(Ordering::Acquire) == 0
+        let is_done = (is_done && self.shared.left.load(Ordering::Acquire) == 0) || now >= until;
+        if is_done {
+            // The host's side must not take a cut for the end of a stream.
+            let cut = self.connections.all.values().filter(|connection| connection.is_up());
+            cut.for_each(Connection::reset_host);
+        }
+        is_done
     }
 
     /// The next sweep has something to do.
@@ -359,6 +392,15 @@ impl Worker {
     /// Takes new work of this loop's queue.
     fn take(&mut self, task: Task) {
         match task {
+            Task::Attempt(incoming) if self.shared.is_stopped() => {
+                incoming.reject(Reject::Icmp(Unreachable::Network));
+            }
+            Task::Flow(guest) if self.shared.is_stopped() => {
+                // It may have ended.
+                let _ = guest.refuse(Unreachable::Network);
+            }
+            // The visitor is reset.
+            Task::Visitor(..) if self.shared.is_over() => {}
             Task::Attempt(incoming) => self.dial(incoming),
             Task::Flow(guest) => self.open(guest),
             Task::Visitor(host, from, to) => self.enter(host, from, to),
@@ -371,7 +413,7 @@ impl Worker {
         let all = &self.connections.all;
         let left = request.left.get_or_insert_with(|| all.keys().copied().collect());
         let part = left.split_off(left.len().saturating_sub(LISTED));
-        let has_figures = request.has_figures;
+        let has_figures = self.shared.has_figures;
         let summary = |id: &usize| all.get(id)?.summary(has_figures, &self.tools);
         request.carried.connections.extend(part.iter().filter_map(summary));
         if !left.is_empty() && !request.is_late() {

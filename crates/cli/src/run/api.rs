@@ -95,10 +95,7 @@ impl Api {
             return Err(format!("{}: ports lead to {} only", wrong("guest_addr"), self.guest));
         }
         let port = Port { protocol, host, guest: port("guest_port")? };
-        let all = self.ports.add(port)?;
-        let added = all.iter().find(|(_, other)| *other == port);
-        let (id, _) = added.ok_or_else(|| format!("{port} was removed meanwhile"))?;
-        Ok(json!({ "id": id }))
+        Ok(json!({ "id": self.ports.add(port)? }))
     }
 
     fn list(&self) -> Result<Value, String> {
@@ -120,7 +117,7 @@ impl Api {
         let all = self.ports.list()?;
         let found = all.iter().find(|(number, _)| *number as u64 == id);
         let (_, port) = found.ok_or_else(|| format!("no port has the id {id}"))?;
-        self.ports.remove(*port).map(|_| json!({}))
+        self.ports.remove(*port).map(|()| json!({}))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     /// Let the command reach the host's loopback as host.plimsoll
     #[arg(long)]
     pub host_loopback: bool,
-    /// With rules, let the command see the sockets that lead round them: D-Bus's, ssh-agent's,
+    /// With rules, let the command see the sockets that bypass them: D-Bus's, ssh-agent's,
     /// container engines'
     #[arg(long)]
     pub keep_sockets: bool,
@@ -225,12 +225,8 @@ pub(crate) struct InsideArgs {
     files: PathBuf,
     #[arg(long)]
     cover: Vec<PathBuf>,
-    #[arg(long)]
-    no_wait: bool,
-    #[arg(long)]
-    share_pid: bool,
-    #[arg(last = true)]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    init: InitArgs,
 }
 
 /// The same as process 1.
@@ -260,16 +256,16 @@ pub(crate) fn status(command: &Command) -> Option<ExitCode> {
         Command::AttachInside(args) => args.run().map(|()| 0),
         Command::RunInside(args) => {
             let mut start = words(&["run-init"]);
-            start.extend(args.no_wait.then(|| "--no-wait".to_owned()));
-            start.extend(args.share_pid.then(|| "--share-pid".to_owned()));
+            start.extend(args.init.no_wait.then(|| "--no-wait".to_owned()));
+            start.extend(args.init.share_pid.then(|| "--share-pid".to_owned()));
             start.push("--".to_owned());
             inside::run(&Inside {
                 interface: args.interface.interface(args.network),
                 files: args.files.clone(),
                 covered: args.cover.clone(),
-                share_pid: args.share_pid,
+                share_pid: args.init.share_pid,
                 init: start,
-                command: args.command.clone(),
+                command: args.init.command.clone(),
             })
             .map(|()| 0)
         }
@@ -371,8 +367,12 @@ impl Respond for Answers {
         let Controls { ports, connections, .. } = &self.controls;
         let changed = match request {
             Request::Ports => ports.list(),
-            Request::PortAdd { port } => port.parse().and_then(|port| ports.add(port)),
-            Request::PortRemove { port } => port.parse().and_then(|port| ports.remove(port)),
+            Request::PortAdd { port } => {
+                port.parse().and_then(|port| ports.add(port)).and_then(|_| ports.list())
+            }
+            Request::PortRemove { port } => {
+                port.parse().and_then(|port| ports.remove(port)).and_then(|()| ports.list())
+            }
             Request::Connections => {
                 let answer = connections.list().map(|carried| Connections {
                     running_ms: self.stacks.running_ms(),

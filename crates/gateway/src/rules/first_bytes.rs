@@ -59,6 +59,11 @@ impl FirstBytes {
         access.admits(&self.check, &Hello::Incomplete);
     }
 
+    /// Bytes that were held, those that have gone on since among them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
     /// Goes on as far as it can.
     pub(crate) fn turn(
         &mut self,

@@ -116,6 +116,8 @@ def ports():
         (b"{}", "no execute found"),
         ({"execute": "x"}, "unknown execute"),
         (b"x" * 5000, "too large message"),
+        ({"execute": "add_hostfwd", "arguments": {**add, "host_port": 80}},
+         "the port is below net.ipv4.ip_unprivileged_port_start"),
         ({"execute": "add_hostfwd", "arguments": {**add, "host_port": 0}}, "bad arguments.host_port"),
         ({"execute": "add_hostfwd", "arguments": {**add, "guest_addr": "10.0.2.7"}},
          "bad arguments.guest_addr: ports lead to 10.0.2.100 only"),
@@ -138,12 +140,104 @@ def prepared():
     inside(target, "ip", "route", "add", "default", "via", "10.0.2.2")
     assert ask(target, server, 7) == "b'ahoy'"
     for name, part in [("tap7", "another program uses tap7"), ("veth7", "is no TUN or TAP")]:
-        second = subprocess.run([program, "run", "--attach", str(target.pid), name],
+        second = subprocess.run([program, "run", "--attach", "-6", str(target.pid), name],
                                 capture_output=True, text=True, timeout=30)
         assert second.returncode == 1 and part in second.stderr, second
+        assert "--enable-ipv6 needs --configure" in second.stderr, second
     inside(target, "ip", "link", "del", "tap7")
     assert gateway.wait(30) == 1
     print("prepared")
+
+
+IDLE = """
+import socket, time
+c = socket.create_connection(('%s', 7), 10)
+c.sendall(b'ahoy'); c.recv(9); print('ready', flush=True)
+time.sleep(600)
+"""
+
+FULL = """
+import select, socket, time
+c = socket.create_connection(('10.0.2.2', %d), 10)
+c.setblocking(False)
+while select.select([], [c], [], 1)[1]:
+    c.send(bytes(1 << 16))
+print('ready', flush=True)
+time.sleep(600)
+"""
+
+
+def program_inside(target, text):
+    """A program that is ready, and goes on."""
+    enter = ["nsenter", "-t", str(target.pid), "-U", "-n", "--preserve-credentials"]
+    inner = start(enter + ["/usr/bin/python3", "-c", text], stdout=subprocess.PIPE)
+    assert inner.stdout.readline() == b"ready\n"
+
+
+def stopped():
+    # Idle connections end with the gateway, at once: it waits 30 s for those with data.
+    for end in [lambda gateway, hold: os.close(hold), lambda gateway, hold: gateway.terminate()]:
+        target = namespace()
+        gateway, hold = attach(target, "-c")
+        program_inside(target, IDLE % server)
+        end(gateway, hold)
+        assert gateway.wait(20) == 0
+    for is_read in [True, False]:
+        target = namespace()
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        gateway, hold = attach(target, "-c", "--host-loopback", "-p", "7081:8081")
+        program_inside(target, FULL % port)
+        slow, _ = listener.accept()
+        gateway.terminate()
+        # Its ports are closed first.
+        refused = False
+        while not refused:
+            try:
+                socket.create_connection(("127.0.0.1", 7081), 10).close()
+            except ConnectionError as error:
+                refused = isinstance(error, ConnectionRefusedError)
+        assert ask(target, "10.0.2.2", port) == "Network is unreachable"
+        assert gateway.poll() is None
+        if not is_read:
+            gateway.terminate()
+            assert gateway.wait(20) == 128 + 15
+            continue
+        # The server gets the data that was sent, and no end of the stream.
+        count = 0
+        try:
+            while part := slow.recv(1 << 20):
+                count += len(part)
+            assert False, "the cut seemed to be the end"
+        except ConnectionResetError:
+            assert count >= 1 << 16, count
+        assert gateway.wait(20) == 0
+    print("stopped")
+
+
+def hostile():
+    target = namespace()
+    gateway, hold = attach(target, "-c", "-6", "--mtu=1500")
+    large = f"import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);" \
+            f"s.sendto(bytes(60000), ('{server}', 7))"
+    for words in [
+        ["ip", "link", "set", "tap7", "mtu", "65000"],
+        ["/usr/bin/python3", "-c", large],
+        ["ip", "link", "set", "tap7", "mtu", "576"],
+        ["/usr/bin/python3", "-c", large],
+        ["ip", "link", "set", "tap7", "mtu", "65000"],
+        ["ip", "addr", "flush", "dev", "tap7"],
+        ["ip", "link", "set", "tap7", "down"],
+        ["ip", "link", "set", "tap7", "up"],
+        ["ip", "addr", "add", "10.0.2.100/24", "dev", "tap7"],
+        ["ip", "route", "add", "default", "via", "10.0.2.2"],
+    ]:
+        ended = inside(target, *words)
+        assert ended.returncode == 0, (words, ended)
+    assert ask(target, server, 7) == "b'ahoy'"
+    os.close(hold)
+    assert gateway.wait(20) == 0
+    print("hostile")
 
 
 def wrong():
@@ -168,6 +262,8 @@ try:
     configured()
     ports()
     prepared()
+    stopped()
+    hostile()
     wrong()
 finally:
     for process in processes:

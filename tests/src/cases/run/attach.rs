@@ -36,7 +36,11 @@ fn unprivileged() -> Result<()> {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let mut caller = world.directly(&[&[PYTHON, "-c", CALLER], &words[..]].concat());
     let ended = Process::spawn("caller", &mut caller)?.success(4 * LATER)?;
-    ensure!(ended.stdout == "configured\nports\nprepared\nwrong\n", "{}", ended.said);
+    ensure!(
+        ended.stdout == "configured\nports\nprepared\nstopped\nhostile\nwrong\n",
+        "{}",
+        ended.said
+    );
     Ok(())
 }
 
