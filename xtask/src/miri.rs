@@ -36,7 +36,7 @@ const MIRI_TESTS: [(&str, &[&str]); 3] = [
             "recv::sack_blocks",
             "send::retransmit_queue",
             "send::units",
-            "send::recovery::prr",
+            "send::flight::prr",
             "output::refusal_tests::a_full_queue",
         ],
     ),

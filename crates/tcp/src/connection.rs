@@ -4,7 +4,7 @@
 //!
 //! A segment comes in through [`Connection::handle`]; the modules under `input/` check it in the
 //! order of RFC 9293, section 3.10.7, and change the sender ([`crate::send`]), the receiver
-//! ([`crate::recv`]) and the loss recovery (`send/recovery/`). Nothing leaves at that point: every
+//! ([`crate::recv`]) and the loss recovery (`send/flight/`). Nothing leaves at that point: every
 //! module only records pending packets. [`Connection::poll_transmit`] then checks, in one fixed
 //! order, what may leave.
 //!
@@ -47,7 +47,7 @@ use crate::output::explain::Explanation;
 use crate::recv::RecvSide;
 use crate::recv::window::choose_shift;
 use crate::segment::Segment;
-use crate::send::recovery::Waits;
+use crate::send::flight::Waits;
 use crate::send::{Fin, SendSide};
 use crate::state::State;
 use crate::time::{Instant, Nanos};
@@ -264,7 +264,7 @@ impl Connection {
                 Timer::TimeWait => self.on_time_wait_timeout(cx),
             }
         }
-        self.snd.tell_losses(cx);
+        self.snd.flight.tell_losses(cx.now);
         self.explain.note_model(cx, &mut self.snd);
         if self.releases_at().is_some_and(|at| at <= cx.now) {
             self.snd.release_all();
@@ -278,7 +278,7 @@ impl Connection {
         self.debug_invariants();
         self.snd.end_autocork();
         self.on_path_event(cx, event);
-        self.snd.tell_losses(cx);
+        self.snd.flight.tell_losses(cx.now);
         self.explain.note_model(cx, &mut self.snd);
         self.debug_invariants();
     }
@@ -295,7 +295,7 @@ impl Connection {
     pub fn is_silence_timeout_due(&self, now: Instant) -> bool {
         let acts_on_silence = |timer| match timer {
             Timer::Retransmit => {
-                self.state.is_opening() || self.snd.recovery().waits_for() == Some(Waits::Rto)
+                self.state.is_opening() || self.snd.flight.waits_for() == Some(Waits::Rto)
             }
             Timer::Persist
             | Timer::Keepalive
@@ -480,7 +480,9 @@ impl Connection {
         match option {
             SetOption::KeepAlive(_) | SetOption::KeepIdle(_) => self.sync_keepalive(cx),
             SetOption::UserTimeout(_) => self.timers.stop(Timer::UserTimeout),
-            SetOption::RtoMin(_) | SetOption::RtoMax(_) => self.snd.set_rto_bounds(&self.options),
+            SetOption::RtoMin(_) | SetOption::RtoMax(_) => {
+                self.snd.flight.set_rto_bounds(&self.options);
+            }
             SetOption::HalfCloseTimeout(_) => self.sync_half_close(cx),
             SetOption::SndBuf(bytes) => self.snd.set_buffer(*bytes, cx.config),
             SetOption::NoDelay(true) => self.snd.push_tail(),
@@ -495,7 +497,7 @@ impl Connection {
                 self.after_read();
             }
             SetOption::Congestion(algorithm) => {
-                self.snd.set_algorithm(*algorithm);
+                self.snd.flight.set_algorithm(*algorithm, self.snd.segment_size());
                 self.ecn.set_needed(self.ecn_policy(cx.config).needed);
             }
             SetOption::DecisionLog(entries) => self.explain.set_log(*entries),
@@ -536,7 +538,7 @@ impl Connection {
         if !resting || !(self.snd.is_releasable() || self.rcv.is_releasable()) {
             return None;
         }
-        let sent = self.snd.recovery().last_departure();
+        let sent = self.snd.flight.last_departure();
         Some(self.keepalive.last_rx.max(sent) + RESTING_TIME)
     }
 

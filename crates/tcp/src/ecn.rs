@@ -12,7 +12,7 @@
 //! - With DCTCP and the flags of RFC 3168 it sets ECE on exactly the ACKs of marked data (RFC 8257,
 //!   section 3.2), and all packets carry ECT(0).
 //!
-//! Recovery makes the reduction itself (`send/recovery/`). A retransmitted SYN does not request
+//! Recovery makes the reduction itself (`send/flight/`). A retransmitted SYN does not request
 //! ECN, since some path may have dropped the one that did (`tcp_ecn_fallback`); one that requests
 //! Accurate ECN is tried twice.
 

@@ -54,7 +54,7 @@ impl Connection {
 
     /// When data has last arrived, or left for the first time.
     fn last_moved(&self) -> Instant {
-        let sent = self.snd.last_new_departure();
+        let sent = self.snd.flight.last_new_departure();
         let probing = self.timers.is_armed(Timer::Persist);
         let sent = if probing { self.snd.window_closed_since().min(sent) } else { sent };
         sent.max(self.rcv.stats().last_data)

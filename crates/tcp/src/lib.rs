@@ -59,7 +59,7 @@
 //!
 //! In: `input/` checks a segment in the order of RFC 9293, section 3.10.7; `recv/` holds arrived
 //! data and decides on ACKs; `input/ack.rs` passes acknowledgements to `send/`, where
-//! `send/recovery/` and `congestion/` decide. Out: `output/` checks in one fixed order what leaves
+//! `send/flight/` and `congestion/` decide. Out: `output/` checks in one fixed order what leaves
 //! next, and makes one plan for new data ([`Hold`] lists the reasons why data may wait).
 //!
 //! Data is held as slices of shared buffers. A written byte is copied once in, a read byte once
@@ -78,8 +78,8 @@
 //! | what the send half owns | `send/mod.rs`; its glue code: `connection/sending.rs` |
 //! | whether the tail of a super-segment leaves | `output/tso_tail.rs`, `output/nagle.rs` |
 //! | when an ACK is due | `recv/delayed_ack.rs` |
-//! | what was sent, and its state | `send/scoreboard/mod.rs` |
-//! | what is lost and retransmitted | `send/recovery/mod.rs`, `send/recovery/table.rs` |
+//! | what was sent, and its state | `send/flight/scoreboard/mod.rs` |
+//! | what is lost and retransmitted | `send/flight/mod.rs`, `send/recovery/table.rs` |
 //! | Fast Open | `handshake/fast_open_client.rs`, `handshake/fast_open_server.rs` |
 //! | SYN cookies | `handshake/syn_cookie.rs` |
 //! | explicit congestion notification | `ecn.rs` |

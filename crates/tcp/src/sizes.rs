@@ -5,8 +5,8 @@ use crate::connection::Connection;
 use crate::recv::RecvSide;
 use crate::segment::{Segment, Transmit};
 use crate::send::SendSide;
-use crate::send::recovery::Recovery;
-use crate::send::scoreboard::{Scoreboard, SentRange};
+use crate::send::flight::Flight;
+use crate::send::flight::scoreboard::{Scoreboard, SentRange};
 use crate::timer::TimerTable;
 
 macro_rules! sizes {
@@ -15,8 +15,8 @@ macro_rules! sizes {
 
 /// Types with their sizes, whole before parts.
 static SIZES: [(&str, usize); 10] = sizes![
-    Connection, SendSide, RecvSide, Recovery, Controller, Scoreboard, TimerTable, SentRange,
-    Segment, Transmit,
+    Connection, SendSide, RecvSide, Flight, Controller, Scoreboard, TimerTable, SentRange, Segment,
+    Transmit,
 ];
 
 /// Names of the types in a connection, and their sizes in bytes. They differ between versions and

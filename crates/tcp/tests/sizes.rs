@@ -9,7 +9,7 @@ const BUDGET: [(&str, usize); 10] = [
     ("Connection", 1280),
     ("SendSide", 736),
     ("RecvSide", 232),
-    ("Recovery", 328),
+    ("Flight", 488),
     ("Controller", 72),
     ("Scoreboard", 88),
     ("TimerTable", 80),

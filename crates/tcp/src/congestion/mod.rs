@@ -55,7 +55,7 @@ use plimsoll_wire::SeqNum;
 use crate::algorithm::CongestionAlgorithm;
 use crate::config::Config;
 use crate::limits::MAX_SUPER_SEGMENT;
-use crate::send::scoreboard::{LostRange, RateSample};
+use crate::send::flight::scoreboard::{LostRange, RateSample};
 use crate::time::{Instant, Nanos};
 use bbr::Bbr;
 use bbr::state::BbrModel;

@@ -96,7 +96,7 @@ fn an_ack_brings_its_sample() {
     assert_eq!((rate.delivered, rate.interval, rate.tx_in_flight), (2, Some(ms(40)), 2));
     assert_eq!(
         (rate.prior_delivered + rate.delivered, rate.lost),
-        (t.conn.snd.recovery().delivered(), 0)
+        (t.conn.snd.flight.delivered(), 0)
     );
     assert_eq!(rate.rate(1000), Some(50_000));
     assert_eq!(t.info().delivery_rate, 50_000);
@@ -305,5 +305,5 @@ fn nothing_is_noted_for_who_does_not_ask() {
     t.at(40);
     t.recv(". 1:1 ack 1001 sack 3001:6001");
     assert!(t.conn.snd.take_recorded_losses().is_empty());
-    assert_eq!(t.conn.snd.scoreboard().lost_out(), 2);
+    assert_eq!(t.conn.snd.flight.board().lost_out(), 2);
 }

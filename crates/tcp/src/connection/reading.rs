@@ -59,7 +59,7 @@ impl Connection {
     /// The application has taken `count` bytes: the buffer may grow, the window opens.
     fn taken(&mut self, cx: &Context, count: usize) {
         let fixed = self.options.rcvbuf.is_some();
-        self.rcv.autotune(cx, count, self.snd.srtt(), fixed);
+        self.rcv.autotune(cx, count, self.snd.flight.srtt(), fixed);
         self.rcv.bound_memory(cx, &self.pool);
         self.after_read();
         self.debug_invariants();

@@ -1,11 +1,11 @@
 //! The glue code of loss recovery: its inputs, and the consequences of its decisions. The rules are
-//! in `send/recovery/`.
+//! in `send/flight/`.
 
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::keepalive::user_timeout;
 use crate::send::ConnParts;
-use crate::send::recovery::{Cwr, PeerView};
+use crate::send::flight::{Cwr, PeerView};
 use crate::state::State;
 use crate::timer::Timer;
 
@@ -34,7 +34,7 @@ impl Connection {
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;
         }
-        match self.snd.retransmission_deadline() {
+        match self.snd.flight.deadline() {
             Some(at) => self.timers.arm(Timer::Retransmit, at),
             None => self.timers.stop(Timer::Retransmit),
         }
@@ -47,15 +47,15 @@ impl Connection {
             return;
         }
         let parts = self.conn_parts(cx);
-        let retries = self.snd.recovery().retries();
-        let effects = self.snd.on_retransmission_timer(cx, &parts);
+        let retries = self.snd.flight.retries();
+        let effects = self.snd.flight.on_timer(cx, &self.snd.view(cx, &parts));
         if effects.black_hole && self.path.on_black_hole(cx, self.every_option()) {
             self.change_mss(cx);
         }
         self.sync_retransmission_timer();
         self.on_cwr(effects.cwr);
         if let Some(open) = &mut self.fast_open
-            && (effects.give_up || retries < self.snd.recovery().retries())
+            && (effects.give_up || retries < self.snd.flight.retries())
         {
             open.on_timeout(retries, effects.give_up);
         }

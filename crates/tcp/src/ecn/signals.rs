@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::{Ecn, Segment};
-use crate::send::recovery::Marks;
+use crate::send::flight::Marks;
 use crate::time::Nanos;
 
 impl EcnState {

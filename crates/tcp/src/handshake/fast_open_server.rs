@@ -64,7 +64,7 @@ impl Connection {
         self.handshake.early = true;
         self.snd.begin_early();
         let parts = self.conn_parts(cx);
-        self.snd.on_established(cx, &parts, None, false);
+        self.snd.flight.on_established(cx, &self.snd.view(cx, &parts), (None, false));
         self.snd.expand_buffer(cx.config, &self.options);
         self.take_syn_data(cx, syn);
     }
@@ -97,7 +97,7 @@ impl Connection {
     pub(crate) fn lose_early_data(&mut self, cx: &Context) {
         if self.is_early() && self.handshake.retries == 1 {
             let parts = self.conn_parts(cx);
-            let effects = self.snd.on_third_syn_ack(cx, &parts);
+            let effects = self.snd.flight.on_third_syn_ack(cx, &self.snd.view(cx, &parts));
             self.on_cwr(effects.cwr);
         }
     }
@@ -116,14 +116,15 @@ impl Connection {
         let sample = self.handshake.round_trip(cx.now, &self.ts, (seg, crossed));
         self.timers.stop(Timer::Retransmit);
         self.pending.syn = false;
-        self.snd.on_early_syn_acked(cx, self.handshake.retries > 1);
+        let parts = self.conn_parts(cx);
+        self.snd.on_early_syn_acked(cx, &parts, self.handshake.retries > 1);
         self.set_state(cx, State::Established);
         if self.snd.fin() != Fin::None {
             self.set_state(cx, State::FinWait1);
         }
         // The data in flight has no timer yet, and the ACK may leave all of it in flight.
         let parts = self.conn_parts(cx);
-        self.snd.on_early_handshake_done(cx, &parts);
+        self.snd.flight.on_early_handshake_done(cx, &self.snd.view(cx, &parts));
         self.sync_retransmission_timer();
         let news = seg.repr.ack != self.snd.una() || !seg.repr.options.sack().is_empty();
         if news {
@@ -134,10 +135,10 @@ impl Connection {
         }
         if let Some(rtt) = sample {
             let parts = self.conn_parts(cx);
-            self.snd.on_early_handshake_sample(cx, &parts, rtt);
+            self.snd.flight.on_early_handshake_sample(cx, &self.snd.view(cx, &parts), rtt);
         }
         let parts = self.conn_parts(cx);
-        self.snd.restart_timeout(cx, &parts);
+        self.snd.flight.restart_timeout(cx, &self.snd.view(cx, &parts));
         self.sync_retransmission_timer();
     }
 }

@@ -45,7 +45,7 @@ impl Connection {
 
     /// The ECN modes that are requested and accepted.
     pub(crate) fn ecn_policy(&self, config: &Config) -> Policy {
-        let algorithm = self.snd.controller().algorithm();
+        let algorithm = self.snd.flight.cc().algorithm();
         Policy::new(config.tcp_ecn, algorithm, self.options.route.ecn)
     }
 

@@ -51,7 +51,7 @@ impl Connection {
     pub(super) fn after_syn_sent(&mut self, cx: &Context) {
         self.snd.on_syn_sent();
         if self.handshake.sent > 0 {
-            self.snd.on_syn_retransmitted();
+            self.snd.flight.on_syn_retransmitted();
         }
         self.handshake.sent = self.handshake.sent.saturating_add(1);
         self.handshake.sent_at = cx.now;
@@ -63,18 +63,18 @@ impl Connection {
 
     /// The timeout of the SYN or SYN-ACK.
     pub(super) fn syn_rto(&self, config: &Config) -> Nanos {
-        let most = self.snd.recovery().rtt().bounds(config).max;
+        let most = self.snd.flight.rtt().bounds(config).max;
         self.handshake.rto(self.state, config, most)
     }
 
     /// The retransmission timeout of now: of the SYN, or of data.
     pub(crate) fn current_rto(&self, config: &Config) -> Nanos {
-        if self.state.is_opening() { self.syn_rto(config) } else { self.snd.recovery().rto(config) }
+        if self.state.is_opening() { self.syn_rto(config) } else { self.snd.flight.rto(config) }
     }
 
     /// Timeouts since the peer last acknowledged something.
     pub(crate) fn current_retries(&self) -> u8 {
-        if self.state.is_opening() { self.handshake.retries } else { self.snd.recovery().retries() }
+        if self.state.is_opening() { self.handshake.retries } else { self.snd.flight.retries() }
     }
 
     /// The retransmission timer fired in SYN-SENT or SYN-RECEIVED.
@@ -84,7 +84,7 @@ impl Connection {
             true => cx.config.tcp_synack_retries.saturating_add(self.handshake.early.into()),
             false => cx.config.tcp_syn_retries,
         });
-        let most = self.snd.recovery().rtt().bounds(cx.config).max;
+        let most = self.snd.flight.rtt().bounds(cx.config).max;
         let too_long =
             self.state == State::SynSent && self.handshake.takes_too_long(cx.now, limit, most);
         let limit = limit.saturating_add(linear_timeouts(self.state, cx.config));
@@ -121,7 +121,8 @@ impl Connection {
         let wnd = u32::from(seg.repr.window) << shift;
         self.snd.take_window(wnd, seg.repr.seq, seg.repr.ack);
         let parts = self.conn_parts(cx);
-        self.snd.on_established(cx, &parts, sample, lost);
+        let view = self.snd.view(cx, &parts);
+        self.snd.flight.on_established(cx, &view, (sample, lost));
         self.snd.expand_buffer(cx.config, &self.options);
         self.report_acked(cx);
         self.snd.end_busy(cx.now);

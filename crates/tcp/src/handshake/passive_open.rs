@@ -44,7 +44,7 @@ impl Connection {
             self.finish_open(cx, seg);
             self.ecn.end_handshake();
             if marked {
-                self.snd.on_syn_ack_marked(cx);
+                self.snd.flight.on_syn_ack_marked(cx);
             }
         } else {
             self.queue_rst_for(seg.repr.ack);

@@ -5,7 +5,7 @@ use plimsoll_wire::tcp::TcpFlags;
 use super::{Handshake, INITIAL_RTO, TimestampState};
 use crate::config::Config;
 use crate::segment::Segment;
-use crate::send::recovery::time_of_timeouts;
+use crate::send::flight::time_of_timeouts;
 use crate::state::State;
 use crate::time::{Instant, Nanos};
 

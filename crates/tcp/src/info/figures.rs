@@ -32,7 +32,7 @@ impl Connection {
 /// The figures of `conn`, whose settings are `config`.
 fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
     let mss = u32::from(conn.snd.mss()).max(1);
-    let delivery = conn.snd.scoreboard().delivery_rate(mss);
+    let delivery = conn.snd.flight.board().delivery_rate(mss);
     let (held, acc_ecn) = (conn.explain.held(now, conn.snd.hold()), conn.ecn.info());
     Info {
         received_ce: acc_ecn.received_ce,
@@ -47,7 +47,7 @@ fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
         pacing_rate: conn.snd.pacing_rate(config, &conn.options),
         delivery_rate: delivery.0,
         delivery_rate_app_limited: delivery.1,
-        bbr: conn.snd.controller().model(),
+        bbr: conn.snd.flight.cc().model(),
         max_pacing_rate: conn.options.max_pacing_rate.unwrap_or(u64::MAX),
         sndbuf: conn.snd.buffer(),
         rcvbuf: conn.rcv.buffer(),
@@ -63,10 +63,10 @@ fn info(conn: &Connection, config: &Config, now: Instant) -> Info {
 
 /// Those of them that count and measure, without rates, holds, and Accurate ECN.
 fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
-    let (times, rtt) = (conn.snd.limited_times(now), conn.snd.recovery().rtt());
+    let (times, rtt) = (conn.snd.limited_times(now), conn.snd.flight.rtt());
     Info {
         state: conn.state,
-        congestion: conn.snd.controller().algorithm(),
+        congestion: conn.snd.flight.cc().algorithm(),
         timestamps: conn.ts.enabled,
         sack: conn.handshake.sack,
         snd_wscale: conn.snd.wscale(),
@@ -79,45 +79,45 @@ fn counts(conn: &Connection, config: &Config, now: Instant) -> Info {
         advmss: advmss(conn),
         pmtu: u32::from(conn.path.mtu),
         unacked: unacked(conn),
-        sacked: conn.snd.scoreboard().sacked_out(),
-        lost: conn.snd.scoreboard().lost_out(),
-        retrans: conn.snd.scoreboard().retrans_out(),
-        total_retrans: conn.snd.recovery().total_retrans(),
+        sacked: conn.snd.flight.board().sacked_out(),
+        lost: conn.snd.flight.board().lost_out(),
+        retrans: conn.snd.flight.board().retrans_out(),
+        total_retrans: conn.snd.flight.total_retrans(),
         backoff: u32::from(rtt.backoff()),
         retransmits: u32::from(conn.current_retries()),
         probes: probes(conn),
         rtt: rtt.srtt().unwrap_or_default().into(),
         rttvar: rtt.mdev().into(),
         min_rtt: rtt.min_rtt().map(Nanos::to_duration),
-        snd_cwnd: conn.snd.controller().cwnd(),
-        snd_ssthresh: conn.snd.controller().ssthresh(),
-        reordering: conn.snd.recovery().dup_thresh(),
-        reord_seen: conn.snd.recovery().reordering_seen(),
+        snd_cwnd: conn.snd.flight.cc().cwnd(),
+        snd_ssthresh: conn.snd.flight.cc().ssthresh(),
+        reordering: conn.snd.flight.dup_thresh(),
+        reord_seen: conn.snd.flight.reordering_seen(),
         snd_wnd: conn.snd.wnd(),
         rcv_wnd: conn.rcv.wnd(),
         rcv_ssthresh: u32::try_from(conn.rcv.buffer()).unwrap_or(u32::MAX),
         rcv_space: u32::try_from(conn.rcv.space()).unwrap_or(u32::MAX),
         bytes_acked: conn.snd.stats().bytes_acked,
         bytes_received: conn.rcv.stats().bytes,
-        bytes_sent: conn.snd.stats().bytes_sent + conn.snd.recovery().bytes_retrans(),
-        bytes_retrans: conn.snd.recovery().bytes_retrans(),
+        bytes_sent: conn.snd.stats().bytes_sent + conn.snd.flight.bytes_retrans(),
+        bytes_retrans: conn.snd.flight.bytes_retrans(),
         segs_out: conn.stats.segs_out,
         segs_in: conn.stats.segs_in,
         data_segs_out: conn.snd.stats().data_segs_out,
         data_segs_in: conn.rcv.stats().segs,
         notsent_bytes: conn.unsent_len() as u32,
-        delivered: conn.snd.recovery().delivered(),
-        delivered_ce: conn.snd.recovery().delivered_ce(),
-        dsack_dups: conn.snd.recovery().dsack_dups(),
+        delivered: conn.snd.flight.delivered(),
+        delivered_ce: conn.snd.flight.delivered_ce(),
+        dsack_dups: conn.snd.flight.dsack_dups(),
         rcv_ooopack: conn.rcv.stats().out_of_order,
         rcv_rtt: conn.rcv.rtt().into(),
         busy_time: times.busy.into(),
         rwnd_limited: times.rwnd.into(),
         sndbuf_limited: times.sndbuf.into(),
-        last_data_sent: now.since(conn.snd.recovery().last_departure()),
+        last_data_sent: now.since(conn.snd.flight.last_departure()),
         last_data_recv: now.since(conn.rcv.stats().last_data),
         last_ack_recv: now.since(conn.keepalive.last_rx),
-        ca_state: conn.snd.recovery().state() as u8,
+        ca_state: conn.snd.flight.state() as u8,
         options: option_bits(conn),
         fastopen_client_fail: conn.fast_open.as_ref().map_or(0, |open| open.failure()),
         ..Info::default()
@@ -138,7 +138,7 @@ fn probes(conn: &Connection) -> u32 {
 
 /// Segments that are not acknowledged, a SYN counted.
 fn unacked(conn: &Connection) -> u32 {
-    let packets = conn.snd.scoreboard().packets_out();
+    let packets = conn.snd.flight.board().packets_out();
     packets + u32::from(conn.snd.una() == conn.snd.iss() && conn.snd.iss() < conn.snd.nxt())
 }
 
@@ -169,7 +169,7 @@ fn check_timers(conn: &Connection) {
     let retransmit = conn.timers.deadline(Timer::Retransmit);
     assert!(retransmit.is_some() || !conn.snd.has_outstanding(), "data in flight has a timer");
     let ours = conn.state.is_synchronized() && conn.state != State::TimeWait;
-    assert!(!ours || retransmit == conn.snd.retransmission_deadline(), "it is recovery's");
+    assert!(!ours || retransmit == conn.snd.flight.deadline(), "it is recovery's");
     let delayed = conn.rcv.ack_waits_until().is_some();
     assert_eq!(delayed, conn.timers.is_armed(Timer::DelayedAck), "delayed ACK and its timer");
     let waits = conn.state == State::TimeWait;

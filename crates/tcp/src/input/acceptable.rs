@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::recv::AckReason;
 use crate::segment::Segment;
-use crate::send::recovery::is_overtaken;
+use crate::send::flight::is_overtaken;
 use crate::time::Nanos;
 
 /// Whether a segment from `seq` to `end` touches the window: it must not end before the last ACK we

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::event::Events;
 use crate::segment::Segment;
-use crate::send::recovery::{AckNumber, AckView};
+use crate::send::flight::{AckNumber, AckView};
 use crate::timer::Timer;
 
 /// Flags that make a segment more than an acknowledgement.

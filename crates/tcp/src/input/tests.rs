@@ -369,7 +369,7 @@ fn an_answer_to_one_of_two_syn_acks_gives_no_round_trip() {
     bench.wait(Duration::from_millis(10));
     bench.recv(ACK, IRS + 1, ISS + 1, b"");
     bench.state(State::Established);
-    assert_eq!(bench.conn.snd.srtt(), Nanos::ZERO, "the ACK may be for the first");
+    assert_eq!(bench.conn.snd.flight.srtt(), Nanos::ZERO, "the ACK may be for the first");
     assert_eq!(bench.conn.current_rto(&bench.config), Nanos::from_secs(3));
 }
 

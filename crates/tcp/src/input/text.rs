@@ -36,8 +36,8 @@ impl Connection {
             options: &self.options,
             pool: &self.pool,
             echo: echo.map(|(value, age)| Echo::new(value, age)),
-            srtt: self.snd.srtt(),
-            rto: self.snd.recovery().rtt().rto_without_backoff(cx.config),
+            srtt: self.snd.flight.srtt(),
+            rto: self.snd.flight.rtt().rto_without_backoff(cx.config),
             quick_acks: self.ecn.wants_quick_acks(ecn),
             fin_may_wait: self.state == State::Established,
         };

@@ -30,7 +30,7 @@ impl Connection {
     /// The MSS has changed in the middle of a connection, perhaps.
     pub(crate) fn change_mss(&mut self, cx: &Context) {
         self.sync_mss(cx);
-        self.snd.tell_mss();
+        self.snd.flight.set_smss(self.snd.segment_size());
     }
 
     /// Bytes of the options that every segment carries.
@@ -90,7 +90,7 @@ impl Connection {
         } else {
             // Also if the MSS is the same: a probe may be outstanding.
             let parts = self.conn_parts(cx);
-            self.snd.on_mss_lowered(cx, &parts);
+            self.snd.flight.on_mss_lowered(cx, &self.snd.view(cx, &parts));
         }
         true
     }

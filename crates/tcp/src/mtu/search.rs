@@ -10,7 +10,7 @@
 //! begins at `tcp_base_mss`, and each further timeout halves that. With 2 it begins with the
 //! connection.
 //!
-//! [`output`](crate::output) decides when a probe leaves, [`recovery`](crate::send::recovery)
+//! [`output`](crate::output) decides when a probe leaves, [`recovery`](crate::send::flight)
 //! whether it was lost.
 
 use plimsoll_wire::SeqNum;

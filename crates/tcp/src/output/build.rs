@@ -136,7 +136,7 @@ impl Connection {
     /// blocks leave no space.
     fn send_option_alone(&mut self, cx: &Context) {
         let fits = self.handshake.sack && self.rcv.is_plain();
-        if fits && self.ecn.owes_option(cx, self.snd.srtt()) {
+        if fits && self.ecn.owes_option(cx, self.snd.flight.srtt()) {
             self.rcv.acknowledge_now(AckReason::Marks);
         }
     }
@@ -282,7 +282,7 @@ impl Connection {
             options.syn_or_sack = SynOrSack::Sack(blocks);
             options.fit_sack();
         }
-        options.acc_ecn = self.ecn.fitting_option(cx, self.snd.srtt(), (options, most));
+        options.acc_ecn = self.ecn.fitting_option(cx, self.snd.flight.srtt(), (options, most));
         repr
     }
 }

@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::recv::ack_reason::AckReason;
 use crate::segment::{SendKind, Transmit};
 use crate::send::SendSide;
-use crate::send::recovery::RecoveryState;
+use crate::send::flight::RecoveryState;
 use crate::time::{Instant, Nanos};
 use crate::why::{Causes, Decision, Decisions, HoldTimes, Note, Record, Released, Resend};
 
@@ -160,14 +160,14 @@ impl Explanation {
     /// log, if there is one.
     #[inline]
     pub(crate) fn note_model(&mut self, cx: &Context, snd: &mut SendSide) {
-        if snd.has_model_changed() {
+        if snd.flight.cc().has_changed() {
             self.note_model_changes(cx, snd);
         }
     }
 
     #[cold]
     fn note_model_changes(&mut self, cx: &Context, snd: &mut SendSide) {
-        for model in snd.take_model_changes() {
+        for model in snd.flight.take_model_changes() {
             match model.state {
                 BbrState::ProbeBwUp => cx.counters.bump(Counter::BbrProbeUp),
                 BbrState::ProbeRtt => cx.counters.bump(Counter::BbrProbeRtt),
@@ -198,8 +198,8 @@ pub(super) fn note(cx: &Context, packet: &mut Transmit, note: Note) {
 
 /// Why data leaves again.
 pub(super) fn resend_reason(snd: &SendSide, sack: bool) -> Resend {
-    match snd.recovery().state() {
-        _ if snd.recovery().due_probe().is_some() => Resend::LossProbe,
+    match snd.flight.state() {
+        _ if snd.flight.due_probe().is_some() => Resend::LossProbe,
         RecoveryState::Loss => Resend::Timeout,
         _ if sack => Resend::Lost,
         _ => Resend::DuplicateAcks,

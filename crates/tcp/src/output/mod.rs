@@ -47,7 +47,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::event::Events;
 use crate::segment::{SendKind, Transmit};
-use crate::send::recovery::NextRetransmission;
+use crate::send::flight::NextRetransmission;
 use crate::state::State;
 use crate::timer::Timer;
 use crate::why::{Bound, Causes, Decision, Note};
@@ -252,23 +252,24 @@ impl Connection {
     /// Returns whether a packet has left.
     #[inline]
     fn retransmit(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<bool, Wait> {
-        if self.snd.may_send_again() { self.retransmit_next(cx, offer) } else { Ok(false) }
+        if self.snd.flight.may_send_again() { self.retransmit_next(cx, offer) } else { Ok(false) }
     }
 
     #[inline(never)]
     fn retransmit_next(&mut self, cx: &Context, offer: &mut impl Accept) -> Result<bool, Wait> {
         let (conn, largest) = (self.conn_parts(cx), self.largest_packet(cx.config));
-        let (start, end) = match self.snd.next_retransmission(cx, &conn, largest) {
-            NextRetransmission::None | NextRetransmission::Below => return Ok(false),
-            NextRetransmission::Probe { start, end } => (start, end),
-            NextRetransmission::Lost { start, end } => {
-                let len = end.since(start);
-                match self.snd.again_waits(cx, &self.options, len) {
-                    None => (start, end),
-                    Some(wait) => return Err(wait),
+        let (start, end) =
+            match self.snd.flight.next_retransmission(cx, &self.snd.view(cx, &conn), largest) {
+                NextRetransmission::None | NextRetransmission::Below => return Ok(false),
+                NextRetransmission::Probe { start, end } => (start, end),
+                NextRetransmission::Lost { start, end } => {
+                    let len = end.since(start);
+                    match self.snd.again_waits(cx, &self.options, len) {
+                        None => (start, end),
+                        Some(wait) => return Err(wait),
+                    }
                 }
-            }
-        };
+            };
         let mut again = self.snd.again(start, end);
         let flags = if again.fin { TcpFlags::ACK | TcpFlags::FIN } else { TcpFlags::ACK };
         let parts = Parts {
@@ -299,7 +300,7 @@ impl Connection {
     fn refused(&mut self, cx: &Context, refusal: Refusal, kind: SendKind) -> Wait {
         if refusal == Refusal::QueueFull {
             let parts = self.conn_parts(cx);
-            let cwr = self.snd.on_refused(cx, &parts, kind);
+            let cwr = self.snd.flight.on_refused(cx, &self.snd.view(cx, &parts), kind);
             self.on_cwr(cwr);
             self.sync_retransmission_timer();
         }
@@ -309,9 +310,9 @@ impl Connection {
     /// No more new data leaves in this call. Returns whether lost data leaves in its place.
     #[inline]
     fn end_new_first(&mut self, cx: &Context) -> bool {
-        self.snd.recovery().sends_new_first() && {
+        self.snd.flight.sends_new_first() && {
             let parts = self.conn_parts(cx);
-            self.snd.end_new_first(cx, &parts)
+            self.snd.flight.end_new_first(&self.snd.view(cx, &parts))
         }
     }
 
@@ -410,7 +411,7 @@ impl Connection {
         if cut.bound == Bound::MtuProbe {
             let (option, mss) = (self.every_option(), self.snd.mss());
             if self.path.on_probe_sent((committed.start, committed.end), option, mss) {
-                self.snd.on_mtu_probe_sent();
+                self.snd.flight.on_mtu_probe_sent();
             }
         }
         self.sync_retransmission_timer();

@@ -96,7 +96,7 @@ fn ways() -> Vec<(&'static str, Trace)> {
         t.write(1000);
         t.drain();
         t.sleep();
-        while t.conn.snd.scoreboard().lost_out() == 0 {
+        while t.conn.snd.flight.board().lost_out() == 0 {
             t.drain();
             t.sleep();
         }
@@ -184,7 +184,7 @@ fn new_data_does_not_overtake_what_was_refused_to_leave_again() {
     t.write(1000);
     t.expect("P. 1:1001 ack 1");
     t.expect_nothing();
-    while t.conn.snd.scoreboard().lost_out() == 0 {
+    while t.conn.snd.flight.board().lost_out() == 0 {
         t.drain();
         t.sleep();
     }
@@ -247,13 +247,13 @@ fn an_idle_sender_offers_again_every_half_second() {
     t.expect_nothing();
     t.write(1000);
     assert!(t.refuse(Refusal::QueueFull).is_some());
-    let rto = t.conn.snd.recovery().rto(&t.config);
+    let rto = t.conn.snd.flight.rto(&t.config);
     assert_eq!(t.sleep_and_refuse(), rto.to_duration().max(Duration::from_millis(200)));
     for probes in 1..40_u32 {
         assert_eq!(t.conn.info(&t.config).probes, probes);
         assert_eq!(t.sleep_and_refuse(), Duration::from_millis(500));
     }
-    assert_eq!(t.conn.snd.recovery().rto(&t.config), rto, "no backoff");
+    assert_eq!(t.conn.snd.flight.rto(&t.config), rto, "no backoff");
     assert_eq!(t.conn.state(), State::Established, "nobody blames the peer");
     t.expect("P. 1:1001 ack 1");
     assert_eq!(t.count(Counter::TcpRetransFail), 0);
@@ -289,7 +289,7 @@ fn a_full_queue_reduces_the_window_once() {
     t.expect(". 1:1001 ack 1");
     for _ in 0..3 {
         t.refuse(Refusal::QueueFull);
-        assert_eq!(t.conn.snd.recovery().state() as u8, 2, "CWR");
+        assert_eq!(t.conn.snd.flight.state() as u8, 2, "CWR");
     }
     let ssthresh = now(&t).snd_ssthresh;
     assert!(ssthresh < cwnd && ssthresh >= cwnd / 2, "{ssthresh}");
@@ -307,18 +307,18 @@ fn a_timeout_that_is_refused_does_not_back_off() {
     t.write(1000);
     t.expect("P. 1:1001 ack 1");
     t.expect_nothing();
-    while t.conn.snd.scoreboard().lost_out() == 0 {
+    while t.conn.snd.flight.board().lost_out() == 0 {
         t.drain();
         t.sleep();
     }
-    let rto = t.conn.snd.recovery().rtt().rto_without_backoff(&t.config);
+    let rto = t.conn.snd.flight.rtt().rto_without_backoff(&t.config);
     t.refuse(Refusal::QueueFull);
     for times in 1..6 {
         assert_eq!(t.count(Counter::TcpRetransFail), times);
-        assert_eq!(t.conn.snd.recovery().rto(&t.config), rto, "no backoff");
+        assert_eq!(t.conn.snd.flight.rto(&t.config), rto, "no backoff");
         assert_eq!(t.sleep_and_refuse(), Duration::from_millis(500));
     }
-    assert_eq!(t.conn.snd.recovery().total_retrans(), 0);
+    assert_eq!(t.conn.snd.flight.total_retrans(), 0);
     t.expect("P. 1:1001 ack 1");
-    assert_eq!(t.conn.snd.recovery().retries(), 6);
+    assert_eq!(t.conn.snd.flight.retries(), 6);
 }

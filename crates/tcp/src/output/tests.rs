@@ -199,7 +199,7 @@ fn a_closed_window_is_probed_with_backoff() {
     t.expect("P. 1001:2001 ack 1");
     assert!(!t.conn.timers.is_armed(Timer::Persist));
     // The next timeout is the normal one again.
-    let rto = t.conn.snd.recovery().rto(&t.config);
+    let rto = t.conn.snd.flight.rto(&t.config);
     assert_eq!(t.conn.poll_timeout(), Some(t.now + rto));
     assert!(rto < Nanos::from_secs(2));
 }
@@ -435,7 +435,7 @@ fn segments_towards_a_small_window_are_sacked_and_sent_again_as_they_were_cut() 
     assert_eq!(t.expect(". 1:301 ack 1").segment_size, 300);
     assert_eq!(t.expect("P. 301:601 ack 1").segment_size, 300);
     t.recv(". 1:1 ack 1 sack 301:601");
-    assert_eq!(t.conn.snd.scoreboard().sacked_out(), 1);
+    assert_eq!(t.conn.snd.flight.board().sacked_out(), 1);
     t.sleep();
     assert_eq!(t.expect(". 1:301 ack 1").kind, SendKind::Retransmit);
     t.recv(". 1:1 ack 601");
@@ -485,7 +485,7 @@ fn a_lower_mtu_changes_the_cut_of_what_waits() {
 fn what_ends_deferring() {
     let mut t = Trace::deferring(Setup::tso());
     assert_eq!(t.count(Counter::HoldTsoDefer), 1);
-    assert!(t.conn.snd.controller().was_full(), "the window is what limits");
+    assert!(t.conn.snd.flight.cc().was_full(), "the window is what limits");
     t.recv(". 1:1 ack 2001");
     t.expect("P. 8001:13001 ack 1 x5");
     assert!(!t.conn.timers.is_armed(Timer::TsoDefer));
@@ -534,7 +534,7 @@ fn a_departure_time_of_before_does_not_prolong_deferring() {
     t.sleep();
     assert_eq!(t.now - began, Duration::from_millis(1));
     t.expect("P. 8001:10001 ack 1 x2");
-    let rto = t.conn.snd.recovery().rto(&t.config);
+    let rto = t.conn.snd.flight.rto(&t.config);
     assert!(t.conn.poll_timeout().is_some_and(|at| at <= t.now + rto));
 }
 
@@ -551,7 +551,7 @@ fn a_deferred_request_may_grow() {
     t.write(1500);
     t.expect_nothing();
     assert_eq!(t.conn.hold(), Some(Hold::TsoDefer));
-    assert!(!t.conn.snd.controller().was_full(), "the application limits");
+    assert!(!t.conn.snd.flight.cc().was_full(), "the application limits");
     t.recv(". 1:1 ack 4001");
     t.expect("P. 7001:8501 ack 1 x2");
 }

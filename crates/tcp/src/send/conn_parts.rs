@@ -1,6 +1,6 @@
 //! The parts of the connection that the send half may read.
 
-use super::recovery::PeerView;
+use super::flight::PeerView;
 use crate::handshake::TimestampState;
 use crate::mtu::search::MtuProbe;
 use crate::state::State;

@@ -4,9 +4,9 @@
 //!
 //! A written byte is copied once, into a chunk of the pool, and waits in the [`write_queue`]. It is
 //! cut into packets only when it leaves ([`segmentation`]), at [`units`] at the latest. From then
-//! on it is in the [`retransmit_queue`] until it is acknowledged, and the [`scoreboard`] records
-//! its state. The send buffer limits both queues together ([`memory`]); it grows with the
-//! congestion window unless SO_SNDBUF was set.
+//! on it is in the [`retransmit_queue`] until it is acknowledged, and [`flight`] owns its state:
+//! the scoreboard, the recovery of losses and the window. The send buffer limits both queues
+//! together ([`memory`]); it grows with the congestion window unless SO_SNDBUF was set.
 //!
 //! [`window`] computes what the peer's window allows; [`zero_window_probe`] probes a peer that
 //! closed it.
@@ -21,14 +21,13 @@
 mod conn_parts;
 pub(crate) mod error_queue;
 mod events;
+pub(crate) mod flight;
 mod limited;
 pub(crate) mod memory;
 pub(crate) mod pacing;
 mod planning;
 mod progress;
-pub(crate) mod recovery;
 mod retransmit_queue;
-pub(crate) mod scoreboard;
 pub(crate) mod segmentation;
 mod tso_size;
 mod units;
@@ -43,7 +42,6 @@ use plimsoll_buf::MAX_CHUNK;
 use plimsoll_wire::SeqNum;
 
 use crate::config::{Config, Options};
-use crate::congestion::Controller;
 use crate::limits::{MAX_BUFFER, MIN_SENT_RANGES};
 use crate::output::hold::Hold;
 use crate::send::tso_size::Longest;
@@ -51,10 +49,10 @@ use crate::serial::Serial;
 use crate::time::Instant;
 pub(crate) use conn_parts::ConnParts;
 use error_queue::ErrorQueue;
+use flight::Flight;
+use flight::scoreboard::KNOWN_RANGE_BYTES;
 use limited::Limited;
-use recovery::{OwnRtoBounds, Recovery};
 use retransmit_queue::RetransmitQueue;
-use scoreboard::{KNOWN_RANGE_BYTES, Scoreboard};
 use units::Units;
 pub use write::WriteFlags;
 pub(crate) use write::{Piece, WriteView};
@@ -180,12 +178,8 @@ pub(crate) struct SendSide {
     held_below: bool,
     /// The number of the next packet that is charged as below.
     next_serial: Serial,
-    /// The state of all sent data.
-    scoreboard: Scoreboard,
-    /// Round trips, loss and retransmission.
-    recovery: Recovery,
-    /// Congestion control.
-    cc: Controller,
+    /// All sent data: its state, the recovery of losses, and the window.
+    pub(crate) flight: Flight,
     /// Sums.
     stats: SendStats,
     /// Data was held back because cwnd let too little of it go.
@@ -200,12 +194,6 @@ impl SendSide {
         config: &Config,
         options: &Options,
     ) -> SendSide {
-        let algorithm = options.congestion.unwrap_or(config.tcp_congestion_control);
-        let cc = Controller::new(algorithm, options.initial_cwnd(config), config);
-        let mut scoreboard = Scoreboard::new();
-        scoreboard.note_losses(cc.wants_losses());
-        let mut recovery = Recovery::new(config);
-        recovery.set_own_rto_bounds(OwnRtoBounds::of(options));
         SendSide {
             iss,
             una: iss,
@@ -248,9 +236,7 @@ impl SendSide {
             hold: None,
             held_below: false,
             next_serial: Serial(1),
-            scoreboard,
-            recovery,
-            cc,
+            flight: Flight::new(config, options),
             stats: SendStats::default(),
             cwnd_limited: false,
         }
@@ -259,12 +245,12 @@ impl SendSide {
     /// Bytes of heap that the queues hold, without the chunks themselves.
     pub(crate) fn heap_bytes(&self) -> usize {
         let errors = self.errors.as_ref().map_or(0, |_| size_of::<ErrorQueue>());
-        self.room_bytes() + errors + self.cc.heap_bytes()
+        self.room_bytes() + errors + self.flight.cc().heap_bytes()
     }
 
     /// Bytes of heap that only data needs that waits or is outstanding.
     pub(crate) fn room_bytes(&self) -> usize {
-        let sent = self.rtx.heap_bytes() + self.scoreboard.heap_bytes();
+        let sent = self.rtx.heap_bytes() + self.flight.board().heap_bytes();
         self.queue.heap_bytes() + self.units.heap_bytes() + sent
     }
 
@@ -273,13 +259,12 @@ impl SendSide {
         self.queue.is_leased()
             || self.units.is_leased()
             || self.rtx.is_leased()
-            || self.scoreboard.is_leased()
-            || self.cc.is_releasable()
+            || self.flight.is_releasable()
     }
 
     /// Nothing waits and nothing is outstanding.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.queue.is_empty() && self.scoreboard.is_empty()
+        self.queue.is_empty() && self.flight.board().is_empty()
     }
 
     /// Gives back all that only data needs that waits or is outstanding.
@@ -287,20 +272,19 @@ impl SendSide {
         self.queue.release_all();
         self.units.release_all();
         self.rtx.release_all();
-        self.scoreboard.release_all();
-        self.cc.release();
+        self.flight.release();
     }
 
     /// Bytes of memory that the queues use: their contents, the acknowledged front of the first
     /// chunk, the free rest of the last one, and the records of that many ranges in flight.
     pub(crate) fn held(&self) -> usize {
-        if self.rtx.bytes() + self.queue.len() == 0 && self.scoreboard.is_empty() {
+        if self.rtx.bytes() + self.queue.len() == 0 && self.flight.board().is_empty() {
             // Empty lists keep no more memory than any connection may.
             return self.queue.spare();
         }
         let first = self.rtx.first_slice().or_else(|| self.queue.front());
         let before = first.map_or(0, |slice| slice.offset().min(MAX_CHUNK));
-        let ranges = self.rtx.charge() + self.scoreboard.charge();
+        let ranges = self.rtx.charge() + self.flight.board().charge();
         self.rtx.bytes() + self.queue.len() + before + self.queue.spare() + ranges
     }
 
@@ -315,7 +299,7 @@ impl SendSide {
         self.queue = WriteQueue::new();
         self.units = Units::new();
         self.rtx = RetransmitQueue::new();
-        self.scoreboard = Scoreboard::new();
+        self.flight.clear();
     }
 
     /// One after the last byte that was written.
@@ -355,17 +339,15 @@ impl SendSide {
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.rtx.check_invariants();
-        self.scoreboard.check_invariants();
-        let (numbers, fin) = self.scoreboard.outstanding();
+        self.flight.check_invariants();
+        let (numbers, fin) = self.flight.board().outstanding();
         assert_eq!(numbers as usize, self.rtx.bytes() + usize::from(fin), "bytes and ranges");
-        if let Some(first) = self.scoreboard.front() {
+        if let Some(first) = self.flight.board().front() {
             // While our SYN is not acknowledged, it is before the data.
             let after_syn = self.una == self.iss && first.start == self.iss + 1;
             assert!(first.start == self.una || after_syn, "the scoreboard begins at SND.UNA");
             assert_eq!(first.start + numbers, self.nxt, "and ends at SND.NXT");
         }
-        self.cc.check_invariants();
-        self.recovery.check_invariants(&self.scoreboard);
         assert!(self.una <= self.nxt, "snd.una <= snd.nxt");
         self.units.check_invariants(self.nxt, self.write_end());
         assert!(self.una <= self.sml && self.sml <= self.nxt, "Minshall's mark is outdated");

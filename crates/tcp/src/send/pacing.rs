@@ -77,20 +77,20 @@ pub(crate) struct Departure {
 impl SendSide {
     /// Whether departure times matter.
     pub(crate) fn is_paced(&self, below: &Below, options: &Options) -> bool {
-        below.keeps_departures || options.max_pacing_rate.is_some() || self.cc.paces()
+        below.keeps_departures || options.max_pacing_rate.is_some() || self.flight.cc().paces()
     }
 
     /// The rate at which the connection sends, in bytes per second; `u64::MAX` is no limit.
     pub(crate) fn pacing_rate(&self, config: &Config, options: &Options) -> u64 {
         let mss = self.effective_mss();
         let pace = Pace {
-            cwnd: self.cc.cwnd().saturating_mul(mss),
-            ssthresh: self.cc.ssthresh().saturating_mul(mss),
+            cwnd: self.flight.cc().cwnd().saturating_mul(mss),
+            ssthresh: self.flight.cc().ssthresh().saturating_mul(mss),
             in_flight: self.nxt.since(self.una),
-            srtt: self.srtt(),
+            srtt: self.flight.srtt(),
             ratios: (config.tcp_pacing_ss_ratio, config.tcp_pacing_ca_ratio),
         };
-        let own = self.cc.allowance().pacing_rate;
+        let own = self.flight.cc().allowance().pacing_rate;
         let rate = own.map_or_else(|| pace.rate(), NonZeroU64::get);
         rate.min(options.max_pacing_rate.unwrap_or(u64::MAX))
     }
@@ -103,7 +103,7 @@ impl SendSide {
 
     /// The time at which data last left; if it is paced, the next departure time, if that is later.
     pub(super) fn last_departure(&self, cx: &Context, options: &Options) -> Instant {
-        let last = self.recovery.last_departure();
+        let last = self.flight.last_departure();
         if self.is_paced(&cx.below, options) { last.max(self.departure) } else { last }
     }
 
@@ -121,7 +121,7 @@ impl SendSide {
         let at = prior.max(cx.now);
         let mut next = prior;
         if len > 0 {
-            let paced = self.cc.paces() || self.stats.data_segs_out + segs >= UNPACED_SEGS;
+            let paced = self.flight.cc().paces() || self.stats.data_segs_out + segs >= UNPACED_SEGS;
             let rate = if paced { self.pacing_rate(cx.config, options) } else { u64::MAX };
             next = next_departure(at, at.nanos_since(prior), len as u64, rate);
         }

@@ -7,8 +7,8 @@
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
+use super::flight::RecoveryState;
 use super::limited::Limit;
-use super::recovery::RecoveryState;
 use super::segmentation::Windows;
 use super::{Fin, LastInput, SendSide, memory};
 use crate::config::Options;
@@ -53,7 +53,7 @@ impl SendSide {
             self.units.settle();
         }
         // An idle connection holds no chunk.
-        if self.queue.is_empty() && self.scoreboard.is_empty() {
+        if self.queue.is_empty() && self.flight.board().is_empty() {
             self.queue.release();
             self.units.release();
         }
@@ -70,7 +70,7 @@ impl SendSide {
         probe: Option<u32>,
     ) -> Plan {
         if self.usable_window() > 0 {
-            self.restart_after_idle(cx);
+            self.flight.restart_after_idle(cx);
         }
         let idle = !self.has_unacked();
         self.was_idle.get_or_insert(idle);
@@ -85,7 +85,7 @@ impl SendSide {
         let unsent = unit.map_or(0, |unit| unit.end.since(self.nxt));
         let probe = probe.filter(|probe| self.probe_is_one_packet(probe, unsent));
         let most = largest.max(windows.mss).min(unsent);
-        let least_rtt = self.recovery.rtt().min_rtt().filter(|_| cx.config.tcp_nagle_bound);
+        let least_rtt = self.flight.rtt().min_rtt().filter(|_| cx.config.tcp_nagle_bound);
         let nagle_ends = least_rtt.map(|rtt| nagle_ends(last_departure, rtt));
         let small_unacked = self.small_unacked() && nagle_ends.is_none_or(|end| cx.now < end);
         let written = self.last_input != LastInput::Event;
@@ -131,15 +131,15 @@ impl SendSide {
     /// section 7.4; bounds as on Linux): the data after it would reveal its loss, which would not
     /// be mistaken for another.
     fn mtu_probe(&self, len: u32, windows: &Windows) -> Option<MtuProbeView> {
-        let follows = (self.recovery.dup_thresh() + 1).saturating_mul(windows.mss);
+        let follows = (self.flight.dup_thresh() + 1).saturating_mul(windows.mss);
         let needed = len.saturating_add(follows);
         let fits = self.queue.len() >= needed as usize && self.wnd >= needed;
         // A tail loss probe leaves as it is: it must not wait, nor be a packet that the path may
         // drop.
-        let quiet = self.recovery.state() == RecoveryState::Open
+        let quiet = self.flight.state() == RecoveryState::Open
             && self.urgent().is_none()
             && !self.sends_new_at_once();
-        let may = fits && quiet && self.cc.cwnd() >= LEAST_CWND_OF_PROBES;
+        let may = fits && quiet && self.flight.cc().cwnd() >= LEAST_CWND_OF_PROBES;
         may.then_some(MtuProbeView { len, needed })
     }
 
@@ -151,9 +151,9 @@ impl SendSide {
     /// The inputs of deferring only.
     fn deferral(&self, cx: &Context, last_departure: Instant) -> Deferral {
         let unit = self.units.front();
-        let state = self.recovery.state();
+        let state = self.flight.state();
         let recovering = matches!(state, RecoveryState::Recovery | RecoveryState::Loss);
-        let front = self.scoreboard.front().filter(|_| self.pipe() > 0);
+        let front = self.flight.board().front().filter(|_| self.pipe() > 0);
         Deferral {
             allowed: cx.config.tcp_tso_defer
                 && !recovering
@@ -165,7 +165,7 @@ impl SendSide {
             since_sent: cx.now.nanos_since(last_departure),
             ends: deferring_ends(last_departure),
             age: front.map(|range| cx.now.nanos_since(range.sent_at)),
-            srtt: self.recovery.rtt().srtt().unwrap_or_default(),
+            srtt: self.flight.rtt().srtt().unwrap_or_default(),
         }
     }
 
@@ -176,7 +176,7 @@ impl SendSide {
             completions: below.completions,
             bytes: below.bytes,
             packets: (self.next_serial.0 - 1).saturating_sub(below.completed.0),
-            in_flight: self.scoreboard.len(),
+            in_flight: self.flight.board().len(),
             rate,
             cap: (!self.is_paced(below, options)).then_some(cx.config.tcp_limit_output_bytes),
         }
@@ -187,7 +187,7 @@ impl SendSide {
         self.cwnd_limited |= limiter == Some(Limiter::Cwnd);
         if limiter == Some(Limiter::Rwnd) {
             self.limited.start(Limit::Rwnd, cx.now);
-            self.cc.on_rwnd_limited(self.recovery.delivered(), self.pipe());
+            self.flight.on_rwnd_limited();
         } else {
             self.limited.stop(Limit::Rwnd, false, cx.now);
         }
@@ -249,13 +249,13 @@ impl SendSide {
     /// Flags the range that has just been entered into the scoreboard.
     pub(super) fn mark_committed(&mut self, cx: &Context, committed: &Committed) {
         if committed.push {
-            self.scoreboard.mark_pushed();
+            self.flight.mark_pushed();
         }
         if committed.record {
-            self.scoreboard.mark_record();
+            self.flight.mark_record();
         }
         // A writer that waits for space could have sent more.
-        if self.nospace && self.queue.is_empty() && self.pipe() < self.cc.cwnd() {
+        if self.nospace && self.queue.is_empty() && self.pipe() < self.flight.cc().cwnd() {
             self.limited.start(Limit::Sndbuf, cx.now);
         }
     }
@@ -267,7 +267,7 @@ impl SendSide {
             // The urgent pointer is right for one wire segment only.
             end = end.min(start + mss);
         }
-        let data_end = self.scoreboard.data_end();
+        let data_end = self.flight.board().data_end();
         let wanted = end.min(data_end).max(start).since(start);
         let mut payload = self.rtx.payload(start, start + wanted);
         let held = payload.len() as u32;
@@ -281,7 +281,7 @@ impl SendSide {
         let len = payload.len() as u32;
         debug_assert!(len > 0 || fin, "an empty retransmission");
         let end = start + len + u32::from(fin);
-        let push = self.scoreboard.is_pushed(end - u32::from(fin)) || len > mss;
+        let push = self.flight.board().is_pushed(end - u32::from(fin)) || len > mss;
         Again { start, end, payload, fin, push, mss }
     }
 

@@ -4,17 +4,13 @@
 use plimsoll_buf::Slices;
 use plimsoll_wire::SeqNum;
 
+use super::flight::scoreboard::SentRange;
 use super::limited::{Limit, LimitedTimes};
-use super::recovery::Recovery;
-use super::scoreboard::{Scoreboard, SentRange};
 use super::{Fin, LastInput, SendSide, SendStats};
-use crate::algorithm::CongestionAlgorithm;
-use crate::congestion::Controller;
-use crate::congestion::bbr::state::BbrModel;
 use crate::output::hold::{Hold, Restart};
 use crate::output::plan::Wait;
 use crate::serial::Serial;
-use crate::time::{Instant, Nanos};
+use crate::time::Instant;
 
 impl SendSide {
     /// ISS.
@@ -74,27 +70,17 @@ impl SendSide {
 
     /// Whether the connection waits for a completion.
     pub(crate) fn awaits_completion(&self) -> bool {
-        self.held_below || (self.recovery.waits_below() && !self.scoreboard.is_empty())
+        self.held_below || (self.flight.waits_below() && !self.flight.board().is_empty())
     }
 
     /// Whether the scoreboard holds anything: data or our FIN was sent and is not acknowledged.
     pub(crate) fn has_outstanding(&self) -> bool {
-        !self.scoreboard.is_empty()
+        !self.flight.board().is_empty()
     }
 
     /// Whether anything that was sent is unacknowledged, our SYN included.
     pub(crate) fn has_unacked(&self) -> bool {
         self.una != self.nxt
-    }
-
-    /// When data last left before anything was retransmitted, since SND.UNA last moved.
-    pub(crate) fn last_new_departure(&self) -> Instant {
-        self.recovery.last_new_departure()
-    }
-
-    /// The smoothed round trip; zero before the first sample.
-    pub(crate) fn srtt(&self) -> Nanos {
-        self.recovery.rtt().srtt().unwrap_or_default()
     }
 
     /// How long it was busy until now, and its reasons for waiting.
@@ -145,7 +131,7 @@ impl SendSide {
     /// `data` of our SYN leaves with it.
     pub(crate) fn on_syn_data_sent(&mut self, now: Instant, range: SentRange, data: &Slices) {
         let start = range.start;
-        self.scoreboard.on_sent(range);
+        self.flight.on_syn_data_sent(range);
         self.rtx.on_sent(start, data.clone());
         self.nxt = start + data.len() as u32;
         self.limited.start(Limit::Busy, now);
@@ -185,37 +171,6 @@ impl SendSide {
         self.limited.stop(Limit::Busy, self.is_drained(), now);
     }
 
-    /// The state of all sent data.
-    pub(crate) fn scoreboard(&self) -> &Scoreboard {
-        &self.scoreboard
-    }
-
-    /// Round trips, loss and retransmission.
-    pub(crate) fn recovery(&self) -> &Recovery {
-        &self.recovery
-    }
-
-    /// Congestion control.
-    pub(crate) fn controller(&self) -> &Controller {
-        &self.cc
-    }
-
-    /// Another algorithm decides from now on.
-    pub(crate) fn set_algorithm(&mut self, algorithm: CongestionAlgorithm) {
-        self.cc.switch(algorithm, self.segment_size(), self.srtt());
-        self.scoreboard.note_losses(self.cc.wants_losses());
-    }
-
-    /// Whether the congestion controller has a change of state that is not reported yet.
-    pub(crate) fn has_model_changed(&self) -> bool {
-        self.cc.has_changed()
-    }
-
-    /// The states that it went to since the last call.
-    pub(crate) fn take_model_changes(&mut self) -> impl Iterator<Item = BbrModel> + use<> {
-        self.cc.take_changes()
-    }
-
     /// Totals of sent and acknowledged data in the life of the connection.
     pub(crate) fn stats(&self) -> &SendStats {
         &self.stats
@@ -228,15 +183,17 @@ impl SendSide {
 }
 
 #[cfg(test)]
-use super::planning::Committed;
+use super::flight::scoreboard::LostRange;
 #[cfg(test)]
-use super::scoreboard::LostRange;
+use super::planning::Committed;
 #[cfg(test)]
 use crate::congestion::recorder::Input;
 #[cfg(test)]
 use crate::context::Context;
 #[cfg(test)]
 use crate::send::ConnParts;
+#[cfg(test)]
+use crate::time::Nanos;
 #[cfg(test)]
 use alloc::vec::Vec;
 
@@ -254,18 +211,17 @@ impl SendSide {
 
     /// Makes the controller record its inputs.
     pub(crate) fn record_congestion(&mut self) {
-        self.cc.record();
-        self.scoreboard.note_losses(true);
+        self.flight.record_congestion();
     }
 
     /// The inputs recorded since the last call.
     pub(crate) fn recorded_congestion(&mut self) -> Vec<Input> {
-        self.cc.recorded()
+        self.flight.recorded_congestion()
     }
 
     /// The ranges that were marked lost and not reported.
     pub(crate) fn take_recorded_losses(&mut self) -> Vec<LostRange> {
-        self.scoreboard.take_losses()
+        self.flight.take_recorded_losses()
     }
 
     pub(crate) fn set_bytes_acked(&mut self, bytes: u64) {
@@ -289,7 +245,8 @@ impl SendSide {
 
     /// As if the round trip of the handshake had been `rtt`, and nothing before.
     pub(crate) fn set_round_trip(&mut self, cx: &Context, parts: &ConnParts, rtt: Nanos) {
-        self.recovery.forget_round_trips();
-        self.on_early_handshake_sample(cx, parts, rtt);
+        self.flight.forget_round_trips();
+        let view = self.view(cx, parts);
+        self.flight.on_early_handshake_sample(cx, &view, rtt);
     }
 }

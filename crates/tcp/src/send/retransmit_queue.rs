@@ -1,8 +1,8 @@
 //! The retransmit queue: the bytes that were sent and are not yet acknowledged.
 //!
 //! They are stored in order as shared slices, from SND.UNA to SND.MAX; slices that are adjacent in
-//! memory are merged. The state of each range is in [`scoreboard`](super::scoreboard), and a FIN
-//! has no byte. An empty queue keeps capacity for [`KEPT`] slices.
+//! memory are merged. The state of each range is in the [scoreboard](super::flight::scoreboard),
+//! and a FIN has no byte. An empty queue keeps capacity for [`KEPT`] slices.
 
 use plimsoll_buf::{Slice, Slices};
 use plimsoll_wire::SeqNum;

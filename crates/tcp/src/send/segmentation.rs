@@ -61,7 +61,7 @@ impl SendSide {
         let mss = self.effective_mss();
         Windows {
             mss,
-            cwnd: self.cc.cwnd().saturating_mul(mss),
+            cwnd: self.flight.cc().cwnd().saturating_mul(mss),
             quota: self.cwnd_quota(),
             usable: self.usable_window(),
         }

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, SetOption};
 use crate::event::{ConnectionError, Events, WriteError};
-use crate::send::scoreboard::{KNOWN_RANGE_BYTES, SentRange};
+use crate::send::flight::scoreboard::{KNOWN_RANGE_BYTES, SentRange};
 use crate::testing::{Setup, Trace};
 
 fn write(t: &mut Trace, len: usize) -> Result<usize, WriteError> {
@@ -142,7 +142,7 @@ fn ranges_in_flight_are_charged() {
         Trace::established(Setup { config: Config { initcwnd: 200, ..setup.config }, ..setup });
     t.write(10_000);
     let _ = t.drain();
-    let (before, ranges) = (t.conn.memory_held(), t.conn.snd.scoreboard().charge());
+    let (before, ranges) = (t.conn.memory_held(), t.conn.snd.flight.board().charge());
     assert!(ranges >= 84 * size_of::<SentRange>(), "{ranges}");
     // Every second segment is known to have arrived: that takes more than it gives back.
     for index in (1..100).step_by(2) {
@@ -150,10 +150,10 @@ fn ranges_in_flight_are_charged() {
         t.recv(&std::format!(". 1:1 ack 1 sack {left}:{right}"));
         let _ = t.drain();
     }
-    let more = t.conn.snd.scoreboard().charge() - ranges;
+    let more = t.conn.snd.flight.board().charge() - ranges;
     assert!(more > 0 && t.conn.memory_held() >= before + more, "{more}");
     t.recv(". 1:1 ack 10001");
-    assert_eq!(t.conn.snd.scoreboard().charge(), 0);
+    assert_eq!(t.conn.snd.flight.board().charge(), 0);
 }
 
 #[test]

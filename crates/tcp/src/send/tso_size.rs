@@ -70,14 +70,14 @@ impl SendSide {
     /// Most bytes of one packet at a pacing rate of `rate` bytes per second.
     pub(crate) fn largest_packet(&self, rate: u64, config: &Config) -> u32 {
         let (mss, largest) = (self.effective_mss(), self.longest.bytes());
-        if let Some(quantum) = self.cc.allowance().send_quantum {
+        if let Some(quantum) = self.flight.cc().allowance().send_quantum {
             let segs = (quantum.get() / mss).max(1);
             return segs.saturating_mul(mss).min(largest);
         }
         let size = Size {
             mss,
             rate,
-            min_rtt: self.recovery.rtt().min_rtt(),
+            min_rtt: self.flight.rtt().min_rtt(),
             rtt_log: config.tcp_tso_rtt_log,
             largest,
             least_segs: config.tcp_min_tso_segs,

@@ -3,7 +3,7 @@
 use plimsoll_wire::SeqNum;
 
 use super::SendSide;
-use super::recovery::WindowView;
+use super::flight::WindowView;
 use crate::segment::Segment;
 use crate::send::Fin;
 

@@ -333,7 +333,7 @@ impl SendSide {
 
     /// The contents of the send buffer, as [`memory`] counts.
     fn queued_memory(&self) -> usize {
-        let units = self.units.count() + self.scoreboard.len();
+        let units = self.units.count() + self.flight.board().len();
         memory::queued(self.unacked_len(), units)
     }
 
@@ -354,7 +354,7 @@ impl SendSide {
             return;
         }
         let mss = usize::from(self.mss).max(1);
-        let segs = (self.cc.cwnd() as usize)
+        let segs = (self.flight.cc().cwnd() as usize)
             .max(options.initial_cwnd(config) as usize)
             .max(usize::from(config.tcp_reordering) + 1);
         let wanted = memory::expanded(mss, segs).min(config.tcp_wmem[2]).min(MAX_BUFFER);
@@ -377,7 +377,7 @@ impl SendSide {
         if !core::mem::take(&mut self.check_space) || !self.nospace {
             return false;
         }
-        if self.pipe() < self.cc.cwnd() && !cx.below.memory.pressure {
+        if self.pipe() < self.flight.cc().cwnd() && !cx.below.memory.pressure {
             self.expand_buffer(cx.config, options);
         }
         true
@@ -396,7 +396,7 @@ impl SendSide {
 
     /// Whether everything written is acknowledged, and the FIN too if there is one.
     pub(crate) fn is_drained(&self) -> bool {
-        self.queue.is_empty() && self.scoreboard.is_empty() && self.fin != Fin::Queued
+        self.queue.is_empty() && self.flight.board().is_empty() && self.fin != Fin::Queued
     }
 
     /// Free space as a waiting writer sees it, in bytes: zero until a third of the buffer is free

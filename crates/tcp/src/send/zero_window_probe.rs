@@ -68,14 +68,14 @@ impl SendSide {
     /// probe.
     pub(crate) fn begin_persist(&mut self, cx: &Context) -> Instant {
         self.probing = Probing { since: cx.now, last: cx.now, unanswered: 0, force: false };
-        cx.now + self.recovery.rto(cx.config).max(LEAST_WAIT)
+        cx.now + self.flight.rto(cx.config).max(LEAST_WAIT)
     }
 
     /// Data leaves: the window lets it go. `waited` if the Persist timer ran.
     pub(crate) fn end_persist(&mut self, waited: bool) {
         if waited {
             // The backoff was the probes'; the data that leaves now has its own.
-            self.recovery.end_backoff();
+            self.flight.end_backoff();
         }
         self.probing.force = false;
         self.probing.unanswered = 0;
@@ -88,7 +88,7 @@ impl SendSide {
         heard: Instant,
         orphan: bool,
     ) -> Persist {
-        if !self.scoreboard.is_empty() || !self.has_unsent() {
+        if !self.flight.board().is_empty() || !self.has_unsent() {
             return Persist::Done;
         }
         if self.hold == Some(Hold::Cork) {
@@ -108,8 +108,8 @@ impl SendSide {
         self.probing.unanswered = self.probing.unanswered.saturating_add(1);
         let probe = self.usable_window() == 0;
         self.probing.force |= !probe;
-        self.recovery.back_off();
-        let next = cx.now + self.recovery.rto(cx.config);
+        self.flight.back_off();
+        let next = cx.now + self.flight.rto(cx.config);
         Persist::Ask { since: self.probing.since, probe, next }
     }
 
@@ -154,7 +154,7 @@ impl SendSide {
             0 => DEFAULT_ORPHAN_PROBES,
             limit => limit,
         };
-        let slowest = self.recovery.rto(config) >= self.recovery.rtt().bounds(config).max;
-        self.probing.unanswered >= limit || (slowest && self.recovery.rtt().backoff() >= limit)
+        let slowest = self.flight.rto(config) >= self.flight.rtt().bounds(config).max;
+        self.probing.unanswered >= limit || (slowest && self.flight.rtt().backoff() >= limit)
     }
 }

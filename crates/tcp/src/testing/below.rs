@@ -420,9 +420,9 @@ fn departure_times_go_down_with_the_packets() {
     }
     // The round trip and the timeout are counted from when it departs.
     let sent: vec::Vec<Instant> =
-        t.conn.snd.scoreboard().iter().map(|range| range.sent_at).collect();
+        t.conn.snd.flight.board().iter().map(|range| range.sent_at).collect();
     assert_eq!(sent, [ms(5), ms(15), ms(25)]);
-    let rto = t.conn.snd.recovery().rto(&t.config);
+    let rto = t.conn.snd.flight.rto(&t.config);
     assert_eq!(t.conn.timers.deadline(Timer::Retransmit), Some(ms(15) + rto));
     // An ACK leaves no earlier than the data before it.
     t.recv("P. 1:11 ack 10001");

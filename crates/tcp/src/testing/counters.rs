@@ -117,7 +117,7 @@ fn slow_starts_that_end_without_a_loss_are_counted_with_their_windows() {
         t.at(20 + ms);
         t.recv(&std::format!(". 1:1 ack {}", ms * 1000 + 1001));
     }
-    let train = u64::from(t.conn.snd.controller().ssthresh());
+    let train = u64::from(t.conn.snd.flight.cc().ssthresh());
     assert_eq!(counts(&t), [(1, train), (0, 0)]);
     assert!((20..40).contains(&train), "{train}");
     // The round trip doubles.
@@ -131,7 +131,7 @@ fn slow_starts_that_end_without_a_loss_are_counted_with_their_windows() {
         assert_eq!(counts(&t), [(0, 0); 2]);
         t.recv(&std::format!(". 1:1 ack {}", segment * 1000 + 21_001));
     }
-    let delay = u64::from(t.conn.snd.controller().ssthresh());
+    let delay = u64::from(t.conn.snd.flight.cc().ssthresh());
     assert_eq!(counts(&t), [(0, 0), (1, delay)]);
     assert!((20..50).contains(&delay), "{delay}");
 }
@@ -305,17 +305,17 @@ fn more_duplicates_than_segments_mean_reordering() {
 fn a_timeout_is_undone_when_what_was_not_sent_again_arrives() {
     let mut t = Trace::established(Setup::default());
     t.fill(3);
-    let before = t.conn.snd.controller().cwnd();
+    let before = t.conn.snd.flight.cc().cwnd();
     t.sleep();
     t.expect(". 1:1001 ack 1");
-    assert!(t.conn.snd.controller().cwnd() < before);
+    assert!(t.conn.snd.flight.cc().cwnd() < before);
     t.write(1000);
     t.recv(". 1:1 ack 1001");
     assert_eq!(t.drain().len(), 1, "new data goes first");
     assert_eq!(t.count(Counter::TcpLossUndo), 0);
     t.recv(". 1:1 ack 2001");
     assert_eq!((t.count(Counter::TcpLossUndo), t.count(Counter::TcpSpuriousRtos)), (1, 1));
-    assert!(t.conn.snd.controller().cwnd() >= before);
+    assert!(t.conn.snd.flight.cc().cwnd() >= before);
 }
 
 #[test]

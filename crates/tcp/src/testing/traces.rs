@@ -267,16 +267,16 @@ fn the_path_gets_narrower_under_data_in_flight() {
     let mut t = Trace::established(Setup { mss: 1460, ..Setup::tso() });
     t.write(4380);
     t.expect("P. 1:4381 ack 1 x3");
-    let cwnd = t.conn.snd.controller().cwnd();
+    let cwnd = t.conn.snd.flight.cc().cwnd();
     t.call(|conn, cx| conn.handle_path_event(cx, PathEvent::Mtu(1000)));
     // All of it was too long; it leaves again at once, in segments that fit.
     let packet = t.expect("P. 1:4381 ack 1 x5");
     assert_eq!((packet.kind, packet.segment_size), (SendKind::Retransmit, 960));
     t.expect_nothing();
-    assert_eq!(t.conn.snd.controller().cwnd(), cwnd, "this says nothing about congestion");
+    assert_eq!(t.conn.snd.flight.cc().cwnd(), cwnd, "this says nothing about congestion");
     // SACK speaks of the new segments.
     t.recv(". 1:1 ack 1 sack 961:1921");
-    assert_eq!(t.conn.snd.scoreboard().sacked_out(), 1);
+    assert_eq!(t.conn.snd.flight.board().sacked_out(), 1);
     t.recv(". 1:1 ack 4381");
     assert_eq!((t.conn.send_queue_len(), t.conn.poll_timeout()), (0, None));
     assert_eq!(t.count(Counter::TcpTimeouts), 0);

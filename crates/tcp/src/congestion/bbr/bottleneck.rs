@@ -275,7 +275,7 @@ impl Bottleneck {
 
     /// BBR's model.
     pub(crate) fn model(&self) -> BbrModel {
-        self.conn.snd.controller().model().expect("BBR has begun")
+        self.conn.snd.flight.cc().model().expect("BBR has begun")
     }
 
     /// The connection keeps its decisions from now on.
@@ -434,7 +434,7 @@ impl Bottleneck {
     }
 
     fn note_state(&mut self) {
-        let Some(model) = self.conn.snd.controller().model() else { return };
+        let Some(model) = self.conn.snd.flight.cc().model() else { return };
         if self.phases.last().is_none_or(|last| !last.is_same(&model)) {
             if let Some(last) = self.phases.last_mut() {
                 last.close(self.now);
@@ -483,8 +483,8 @@ impl Bottleneck {
 
     /// The invariants.
     fn check(&mut self) {
-        let allowance = *self.conn.snd.controller().allowance();
-        let paced = allowance.pacing_rate.is_some() || !self.conn.snd.controller().paces();
+        let allowance = *self.conn.snd.flight.cc().allowance();
+        let paced = allowance.pacing_rate.is_some() || !self.conn.snd.flight.cc().paces();
         assert!(allowance.cwnd >= 1 && paced, "{allowance:?}");
         self.note_state();
     }

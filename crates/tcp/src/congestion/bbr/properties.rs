@@ -7,7 +7,7 @@ use plimsoll_wire::SeqNum;
 use super::state::BbrState;
 use super::{Bbr, MIN_PIPE_CWND};
 use crate::congestion::{AckSample, CwrSign, Event, Lost, MAX_CWND, Sent, TailLoss, Window};
-use crate::send::scoreboard::{LostRange, RateSample};
+use crate::send::flight::scoreboard::{LostRange, RateSample};
 use crate::time::{Instant, Nanos};
 
 /// One input. Figures are drawn from all their values, so that most make no sense together.

@@ -9,7 +9,7 @@ use super::{Bbr, initial_rate};
 use crate::algorithm::CongestionAlgorithm;
 use crate::config::Config;
 use crate::congestion::{AckSample, Controller, CwrSign, Event, Lost, Sent, TailLoss, Window};
-use crate::send::scoreboard::{LostRange, RateSample};
+use crate::send::flight::scoreboard::{LostRange, RateSample};
 use crate::time::{Instant, Nanos};
 use BbrState::{Drain, ProbeBwCruise, ProbeBwDown, ProbeBwRefill, ProbeBwUp, ProbeRtt, Startup};
 

@@ -9,7 +9,7 @@ use crate::algorithm::CongestionAlgorithm;
 use crate::config::Config;
 use crate::counters::Counter;
 use crate::output::Hold;
-use crate::send::scoreboard::RateSample;
+use crate::send::flight::scoreboard::RateSample;
 use crate::testing::{Setup, Trace};
 
 const RTT: Nanos = Nanos::from_millis(100);

@@ -7,7 +7,7 @@ use crate::counters::Counter;
 use crate::ecn::negotiation::{ace, ace_flags, handshake_ace};
 use crate::handshake::fast_open_server::FastOpenAnswer;
 use crate::segment::{SendKind, Transmit};
-use crate::send::recovery::RecoveryState;
+use crate::send::flight::RecoveryState;
 use crate::state::State;
 use crate::testing::pair::{Pair, Plan};
 use crate::testing::{Setup, Trace, under_miri};

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::open_params::OpenParams;
 use crate::segment::Segment;
-use crate::send::scoreboard::{SentRange, SentState};
+use crate::send::flight::scoreboard::{SentRange, SentState};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::timer::Timer;
@@ -108,7 +108,7 @@ impl Connection {
             fin: false,
             eor: false,
             mtu_probe: false,
-            delivered: self.snd.recovery().delivered(),
+            delivered: self.snd.flight.delivered(),
             state: SentState::default(),
         };
         self.snd.on_syn_data_sent(cx.now, range, &payload);
@@ -119,7 +119,7 @@ impl Connection {
     /// A SYN-ACK has established the connection. Returns whether data of the SYN must be
     /// retransmitted, in which case data of the SYN-ACK itself is not accepted.
     pub(crate) fn on_fast_open_syn_ack(&mut self, cx: &Context, seg: &Segment) -> bool {
-        let again = self.snd.recovery().total_retrans() > 0;
+        let again = self.snd.flight.total_retrans() > 0;
         let unacked = self.snd.has_outstanding();
         let mss = self.path.peer_mss;
         let Some(open) = &mut self.fast_open else { return false };
@@ -159,7 +159,7 @@ impl Connection {
     /// The data of the SYN is lost, which is no sign of congestion.
     fn resend_syn_data(&mut self, cx: &Context) {
         let parts = self.conn_parts(cx);
-        self.snd.on_syn_data_refused(cx, &parts);
+        self.snd.flight.on_syn_data_refused(cx, &self.snd.view(cx, &parts));
         self.sync_retransmission_timer();
     }
 

@@ -61,7 +61,7 @@ fn the_first_ack_may_acknowledge_data_as_well() {
     t.at(30);
     t.recv(". 11:11 ack 1001");
     assert_eq!((t.conn.state(), t.conn.poll_timeout()), (State::Established, None));
-    assert_eq!(t.conn.snd.srtt(), crate::time::Nanos::from_millis(30));
+    assert_eq!(t.conn.snd.flight.srtt(), crate::time::Nanos::from_millis(30));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::counters::{Counter, Counters};
 use crate::event::ConnectionError;
 use crate::open_params::OpenParams;
 use crate::segment::{Below, Ecn};
-use crate::send::recovery::{NextRetransmission, RecoveryState};
+use crate::send::flight::{NextRetransmission, RecoveryState};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::testing::under_miri;
@@ -181,7 +181,7 @@ impl Trace {
         let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
         let parts = self.conn.conn_parts(&cx);
-        self.conn.snd.end_new_first(&cx, &parts);
+        self.conn.snd.flight.end_new_first(&self.conn.snd.view(&cx, &parts));
         if self.conn.snd.has_burst() {
             self.conn.snd.end_burst(&cx, &parts);
         }
@@ -197,11 +197,12 @@ impl Trace {
             let below = Below { bytes: 0, completed: Serial(self.completed), ..Below::default() };
             let cx =
                 Context { now: self.now, below, config: &self.config, counters: &self.counters };
-            if !self.conn.snd.may_send_again() {
+            if !self.conn.snd.flight.may_send_again() {
                 return sent;
             }
             let (parts, largest) = (self.conn.conn_parts(&cx), self.conn.largest_packet(cx.config));
-            let (start, end) = match self.conn.snd.next_retransmission(&cx, &parts, largest) {
+            let view = self.conn.snd.view(&cx, &parts);
+            let (start, end) = match self.conn.snd.flight.next_retransmission(&cx, &view, largest) {
                 NextRetransmission::None | NextRetransmission::Below => return sent,
                 NextRetransmission::Lost { start, end }
                 | NextRetransmission::Probe { start, end } => (start, end),
@@ -221,11 +222,11 @@ impl Trace {
     }
 
     fn cwnd(&self) -> u32 {
-        self.conn.snd.controller().cwnd()
+        self.conn.snd.flight.cc().cwnd()
     }
 
     fn phase(&self) -> RecoveryState {
-        self.conn.snd.recovery().state()
+        self.conn.snd.flight.state()
     }
 }
 
@@ -286,7 +287,7 @@ fn an_ack_gives_a_sample_and_stops_the_timer() {
     trace.send(2 * MSS, MSS);
     trace.wait(50);
     trace.ack(MSS, &[]);
-    let srtt = trace.conn.snd.recovery().rtt().srtt().expect("a sample");
+    let srtt = trace.conn.snd.flight.rtt().srtt().expect("a sample");
     assert_eq!(srtt.to_duration(), Duration::from_micros(100_000 - 50_000 / 8));
     assert!(trace.conn.timers.is_armed(Timer::Retransmit));
     trace.ack(2 * MSS, &[]);
@@ -318,7 +319,7 @@ fn a_single_loss_is_sent_again_after_three_duplicates() {
         assert_eq!(trace.count(Counter::TcpFastRetrans), 1);
         assert_eq!(trace.count(Counter::TcpTimeouts), 0);
         // The ACK that ends it already counts for congestion avoidance.
-        assert_eq!((trace.cwnd(), trace.conn.snd.controller().ssthresh()), (8, 7));
+        assert_eq!((trace.cwnd(), trace.conn.snd.flight.cc().ssthresh()), (8, 7));
     }
 }
 
@@ -385,7 +386,7 @@ fn a_lost_retransmission_is_found_by_what_left_after_it() {
     trace.wait(100);
     trace.ack(11 * MSS, &[]);
     assert_eq!(trace.phase(), RecoveryState::Open);
-    assert!(trace.conn.snd.scoreboard().is_empty());
+    assert!(trace.conn.snd.flight.board().is_empty());
     assert_eq!(trace.count(Counter::TcpTimeouts), 0);
 }
 
@@ -400,7 +401,7 @@ fn without_three_duplicates_a_quarter_of_the_round_trip_tells() {
     trace.timeout();
     assert_eq!(trace.now.since(begun), Duration::from_millis(127));
     assert_eq!(
-        (trace.phase(), trace.conn.snd.scoreboard().lost_out()),
+        (trace.phase(), trace.conn.snd.flight.board().lost_out()),
         (RecoveryState::Recovery, 3)
     );
     assert_eq!(trace.resend(), [(0, MSS)]);
@@ -438,10 +439,10 @@ fn a_timeout_with_reneging_sends_everything_again() {
     trace.wait(100);
     trace.ack(0, &[(MSS, 3 * MSS)]);
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.snd.scoreboard().sacked_out(), 2);
+    assert_eq!(trace.conn.snd.flight.board().sacked_out(), 2);
     trace.timeout();
     assert_eq!(trace.count(Counter::TcpSackReneging), 1);
-    assert_eq!(trace.conn.snd.scoreboard().lost_out(), 9);
+    assert_eq!(trace.conn.snd.flight.board().lost_out(), 9);
     assert_eq!(trace.resend(), [(MSS, 2 * MSS)]);
 }
 
@@ -482,7 +483,7 @@ fn a_window_update_is_not_a_duplicate() {
         trace.window = 60_000 + step;
         trace.ack(0, &[]);
     }
-    assert_eq!(trace.conn.snd.scoreboard().sacked_out(), 0);
+    assert_eq!(trace.conn.snd.flight.board().sacked_out(), 0);
     assert_eq!(trace.conn.snd.wnd(), 60_004 << 7);
 }
 
@@ -603,7 +604,7 @@ fn an_idle_connection_starts_again_from_the_initial_window() {
     trace.wait(60_000);
     let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
     let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
-    trace.conn.snd.restart_after_idle(&cx);
+    trace.conn.snd.flight.restart_after_idle(&cx);
     assert_eq!(trace.cwnd(), 10);
 }
 
@@ -625,7 +626,7 @@ fn a_window_closed_over_sent_data_is_asked_with_one_segment() {
     }
     trace.window = 60_000;
     trace.ack(10 * MSS, &[]);
-    assert!(trace.conn.snd.scoreboard().is_empty());
+    assert!(trace.conn.snd.flight.board().is_empty());
 }
 
 #[test]
@@ -634,7 +635,7 @@ fn a_smaller_path_sends_the_long_segments_again_without_a_smaller_window() {
     trace.send(4 * MSS, MSS);
     let below = Below { bytes: 0, completed: Serial(u64::MAX), ..Below::default() };
     let cx = Context { now: trace.now, below, config: &trace.config, counters: &trace.counters };
-    let cwnd = trace.conn.snd.controller().cwnd();
+    let cwnd = trace.conn.snd.flight.cc().cwnd();
     trace.conn.handle_path_event(&cx, crate::mtu::PathEvent::Mtu(540));
     assert_eq!(trace.conn.snd.mss(), 500);
     assert_eq!(trace.cwnd(), cwnd);
@@ -649,21 +650,17 @@ fn a_second_timeout_holds_ssthresh() {
     let mut trace = Trace::new(Peer::Sack);
     trace.send(10 * MSS, MSS);
     trace.timeout();
-    let ssthresh = trace.conn.snd.controller().ssthresh();
+    let ssthresh = trace.conn.snd.flight.cc().ssthresh();
     assert_eq!(ssthresh, 7);
     trace.resend();
     let first = trace.now;
     trace.timeout();
-    assert_eq!(trace.conn.snd.controller().ssthresh(), ssthresh);
+    assert_eq!(trace.conn.snd.flight.cc().ssthresh(), ssthresh);
     assert_eq!(trace.now.since(first), Duration::from_millis(600), "the timeout has doubled");
     trace.resend();
     trace.wait(100);
     trace.ack(MSS, &[]);
-    assert_eq!(
-        trace.conn.snd.recovery().rtt().backoff(),
-        1 + 1,
-        "Karn: no sample, no shorter timeout"
-    );
+    assert_eq!(trace.conn.snd.flight.rtt().backoff(), 1 + 1, "Karn: no sample, no shorter timeout");
 }
 
 #[test]
@@ -674,7 +671,7 @@ fn timestamps_end_the_backoff_after_a_retransmission() {
     trace.resend();
     trace.wait(100);
     trace.ack(MSS, &[]);
-    assert_eq!(trace.conn.snd.recovery().rtt().backoff(), 0);
+    assert_eq!(trace.conn.snd.flight.rtt().backoff(), 0);
 }
 
 /// SACK blocks as pairs of positions.
@@ -781,7 +778,7 @@ fn lossy_transfer(peer: Peer, algorithm: CongestionAlgorithm, loss: u64, seed: u
             trace.timeout();
         }
         assert!(trace.cwnd() >= 1);
-        assert!(trace.conn.snd.pipe() <= trace.conn.snd.scoreboard().packets_out() * 2);
+        assert!(trace.conn.snd.pipe() <= trace.conn.snd.flight.board().packets_out() * 2);
     }
     assert_eq!(sink.next, total);
     trace.now.since(begun)
@@ -851,7 +848,7 @@ fn a_timestamp_undoes_a_recovery_that_reordering_caused() {
     trace.ack(10 * MSS, &[]);
     assert_eq!((trace.phase(), trace.cwnd() >= 10), (RecoveryState::Open, true));
     assert_eq!(trace.count(Counter::TcpFullUndo), 1);
-    assert!(!trace.conn.snd.controller().is_threshold_known());
+    assert!(!trace.conn.snd.flight.cc().is_threshold_known());
 }
 
 #[test]
@@ -878,11 +875,11 @@ fn an_echoed_mark_reduces_the_window_once() {
     let mut repr = trace.header(MSS, TcpFlags::ACK | TcpFlags::ECE);
     trace.deliver(repr.clone());
     assert_eq!(
-        (trace.phase(), trace.cwnd(), trace.conn.snd.controller().ssthresh()),
+        (trace.phase(), trace.cwnd(), trace.conn.snd.flight.cc().ssthresh()),
         (RecoveryState::Cwr, 5, 7)
     );
     repr.ack = trace.seq(2 * MSS);
     trace.deliver(repr);
-    assert_eq!((trace.phase(), trace.conn.snd.controller().ssthresh()), (RecoveryState::Cwr, 7));
-    assert_eq!(trace.conn.snd.recovery().delivered_ce(), 2);
+    assert_eq!((trace.phase(), trace.conn.snd.flight.cc().ssthresh()), (RecoveryState::Cwr, 7));
+    assert_eq!(trace.conn.snd.flight.delivered_ce(), 2);
 }

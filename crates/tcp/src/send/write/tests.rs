@@ -62,7 +62,7 @@ fn more_to_come_does_not_hold_for_ever() {
     t.expect_nothing();
     let began = t.now;
     t.sleep();
-    assert_eq!(t.now.nanos_since(began), t.conn.snd.recovery().rto(&t.config));
+    assert_eq!(t.now.nanos_since(began), t.conn.snd.flight.rto(&t.config));
     t.expect("P. 1:101 ack 1");
     assert_eq!(t.count(crate::counters::Counter::HoldCork), 1);
 }

@@ -2,21 +2,21 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::super::scoreboard::{Scoreboard, SentRange};
 use super::loss_probe::Probe;
 use super::run::Run;
-use super::view::{ConnView, Flight, NextRetransmission};
-use super::{Permission, Recovery};
+use super::scoreboard::SentRange;
+use super::view::{ConnView, NextRetransmission};
+use super::{Flight, Permission};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::serial::Serial;
 
-impl Recovery {
+impl Flight {
     /// Whether there may be data to retransmit, so that
     /// [`next_retransmission`](Self::next_retransmission) is worthwhile.
-    pub(crate) fn may_send_again(&mut self, board: &Scoreboard) -> bool {
+    pub(crate) fn may_send_again(&mut self) -> bool {
         self.waits_below = false;
-        self.probe.due() == Some(Probe::Old) || board.lost_out() > 0
+        self.probe.due() == Some(Probe::Old) || self.board.lost_out() > 0
     }
 
     /// The next data to retransmit. `largest` is the number of bytes of data that a packet may hold
@@ -25,17 +25,16 @@ impl Recovery {
         &mut self,
         cx: &Context,
         conn: &ConnView,
-        flight: Flight,
         largest: u32,
     ) -> NextRetransmission {
         self.waits_below = false;
         if self.probe.due() == Some(Probe::Old) {
-            match flight.board.back() {
+            match self.board.back() {
                 Some(last) => return probe_of(last),
                 None => self.probe.cancel(),
             }
         }
-        Run::new(cx, conn, self, flight).next_lost(largest)
+        Run::new(cx, conn, self).next_lost(largest)
     }
 }
 
@@ -48,12 +47,12 @@ fn probe_of(last: &SentRange) -> NextRetransmission {
 
 impl Run<'_> {
     fn next_lost(&mut self, largest: u32) -> NextRetransmission {
-        if self.rec.permission != Permission::Lost {
+        if self.flight.permission != Permission::Lost {
             return NextRetransmission::None;
         }
         let Some(range) = self.flight.board.first_lost() else { return NextRetransmission::None };
         if self.is_left_out(range.serial) {
-            self.rec.waits_below = true;
+            self.flight.waits_below = true;
             return NextRetransmission::Below;
         }
         let (quota, window) = (self.free_cwnd(), self.window_for(range.start));
@@ -71,8 +70,8 @@ impl Run<'_> {
     /// machine. Counts it, once per packet.
     pub(super) fn is_left_out(&mut self, serial: Serial) -> bool {
         let below = self.cx.below.completed < serial;
-        if below && self.rec.left_out != serial {
-            self.rec.left_out = serial;
+        if below && self.flight.left_out != serial {
+            self.flight.left_out = serial;
             self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
         }
         below
@@ -112,7 +111,7 @@ fn cut(range: &SentRange, limit: u32, smss: u32) -> SeqNum {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::scoreboard::SentState;
+    use super::super::scoreboard::SentState;
     use super::*;
     use crate::serial::Serial;
     use crate::time::Instant;

@@ -3,8 +3,8 @@
 
 use super::loss_probe::{Probe, pto};
 use super::run::Run;
-use super::view::{ConnView, Flight, TimerEffects};
-use super::{Permission, Recovery, RecoveryState, give_up};
+use super::view::{ConnView, TimerEffects};
+use super::{Flight, Permission, RecoveryState, give_up};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::{Instant, Nanos};
@@ -57,7 +57,7 @@ impl RetransmitTimer {
 
 impl Run<'_> {
     fn rto(&self) -> Nanos {
-        self.rec.rtt.rto(self.cx.config)
+        self.flight.rtt.rto(self.cx.config)
     }
 
     /// "now + RTO".
@@ -83,8 +83,8 @@ impl Run<'_> {
     /// "now + PTO", not later than `rto`, if that has not passed.
     fn after_pto(&self, rto: Instant) -> Instant {
         let outstanding = self.flight.board.packets_out();
-        let rto_min = self.rec.rtt.bounds(self.cx.config).min;
-        let wait = pto(self.rec.rtt.srtt(), outstanding, rto_min);
+        let rto_min = self.flight.rtt.bounds(self.cx.config).min;
+        let wait = pto(self.flight.rtt.srtt(), outstanding, rto_min);
         let left = rto.nanos_since(self.cx.now);
         let bounded = if left.is_zero() { wait } else { wait.min(left) };
         self.cx.now + bounded + self.conn.pacing_delay
@@ -96,14 +96,14 @@ impl Run<'_> {
             return;
         }
         if self.flight.board.is_empty() {
-            self.rec.timer.stop();
+            self.flight.timer.stop();
         } else if self.may_probe() {
             let until = self.after_pto(self.cx.now + self.rto());
-            self.rec.timer.set(Waits::Probe, until);
+            self.flight.timer.set(Waits::Probe, until);
         } else {
-            let restarts = self.rec.timer.waits_for() == Some(Waits::Rto);
+            let restarts = self.flight.timer.waits_for() == Some(Waits::Rto);
             let until = if restarts { self.after_rto() } else { self.rto_of_front() };
-            self.rec.timer.set(Waits::Rto, until);
+            self.flight.timer.set(Waits::Rto, until);
         }
     }
 
@@ -117,18 +117,18 @@ impl Run<'_> {
 
     /// Row A3: the peer may have taken back what it SACKed.
     pub(super) fn wait_for_reneging(&mut self) {
-        let half = self.rec.rtt.srtt().unwrap_or_default() / 2;
-        self.rec.timer.set(Waits::Rto, self.cx.now + half.max(RENEGING_WAIT));
+        let half = self.flight.rtt.srtt().unwrap_or_default() / 2;
+        self.flight.timer.set(Waits::Rto, self.cx.now + half.max(RENEGING_WAIT));
         self.facts.timer_started = true;
     }
 
     /// New data left. `idle` if nothing had been outstanding.
     pub(super) fn start_timer_for_new_data(&mut self, idle: bool) {
-        match self.rec.timer.waits_for() {
+        match self.flight.timer.waits_for() {
             Some(Waits::Rto | Waits::Reordering) if !idle => {}
             Some(Waits::Probe) if !idle => {
                 let until = self.rto_of_front();
-                self.rec.timer.set(Waits::Rto, until);
+                self.flight.timer.set(Waits::Rto, until);
             }
             _ => self.start_rto(),
         }
@@ -136,7 +136,7 @@ impl Run<'_> {
 
     /// Something left again.
     pub(super) fn start_timer_for_retransmission(&mut self, front: bool) {
-        match self.rec.timer.waits_for() {
+        match self.flight.timer.waits_for() {
             None => self.start_rto(),
             Some(Waits::Rto | Waits::Probe) if front => self.start_rto(),
             Some(_) => {}
@@ -146,25 +146,25 @@ impl Run<'_> {
     /// The RTO starts from now.
     pub(super) fn start_rto(&mut self) {
         let until = self.after_rto();
-        self.rec.timer.set(Waits::Rto, until);
+        self.flight.timer.set(Waits::Rto, until);
     }
 
     /// The RTO runs since the front left.
     fn resume_rto(&mut self) {
         if !self.flight.board.is_empty() {
             let until = self.rto_of_front();
-            self.rec.timer.set(Waits::Rto, until);
+            self.flight.timer.set(Waits::Rto, until);
         }
     }
 
     /// A burst of new data has ended.
     pub(super) fn end_burst(&mut self) {
-        if self.rec.probe.cancel_new() {
+        if self.flight.probe.cancel_new() {
             // Data is held by something other than the window. The RTO runs since the timer fired.
-        } else if self.may_probe() && self.rec.probe.end_seq() != Some(self.conn.nxt) {
+        } else if self.may_probe() && self.flight.probe.end_seq() != Some(self.conn.nxt) {
             let front = self.flight.board.front().map_or(self.cx.now, |front| front.sent_at);
             let until = self.after_pto(front + self.rto());
-            self.rec.timer.set(Waits::Probe, until);
+            self.flight.timer.set(Waits::Probe, until);
         }
     }
 
@@ -178,9 +178,9 @@ impl Run<'_> {
             self.cx.counters.bump(Counter::TcpSpuriousRtxHostQueues);
         }
         let now = self.cx.now;
-        let trying = now.nanos_since(*self.rec.trying_since.get_or_insert(now));
-        let bounds = self.rec.rtt.bounds(self.cx.config);
-        let asked = below || self.rec.retries > 0;
+        let trying = now.nanos_since(*self.flight.trying_since.get_or_insert(now));
+        let bounds = self.flight.rtt.bounds(self.cx.config);
+        let asked = below || self.flight.retries > 0;
         if asked && give_up::is_over(self.conn, (now, trying), (self.rto(), bounds), self.cx.config)
         {
             effects.give_up = true;
@@ -190,14 +190,14 @@ impl Run<'_> {
             // A packet that has not left is not lost, but a queue that never sends it is like a
             // peer that never answers.
             let wait = self.rto().min(LOOK_AGAIN);
-            self.rec.timer.set(Waits::Rto, now + wait);
+            self.flight.timer.set(Waits::Rto, now + wait);
             return effects;
         }
         effects.black_hole =
-            self.rec.retries > 0 && give_up::passed_r1(trying, bounds, self.cx.config);
+            self.flight.retries > 0 && give_up::passed_r1(trying, bounds, self.cx.config);
         self.begin_loss_by_timeout();
-        self.rec.rtt.back_off();
-        self.rec.timed_out = true;
+        self.flight.rtt.back_off();
+        self.flight.timed_out = true;
         self.start_rto();
         effects
     }
@@ -205,9 +205,9 @@ impl Run<'_> {
     /// The queue below refuses the timeout's retransmission: nothing is known about the path, so
     /// the timeout does not back off, and fires again soon.
     pub(super) fn hold_back_timeout(&mut self) {
-        if core::mem::take(&mut self.rec.timed_out) {
-            self.rec.rtt.take_back_off();
-            self.rec.timer.set(Waits::Rto, self.cx.now + LOOK_AGAIN);
+        if core::mem::take(&mut self.flight.timed_out) {
+            self.flight.rtt.take_back_off();
+            self.flight.timer.set(Waits::Rto, self.cx.now + LOOK_AGAIN);
         }
     }
 
@@ -215,7 +215,7 @@ impl Run<'_> {
     fn on_pto(&mut self) {
         match self.choose_probe() {
             Some(probe) => {
-                self.rec.probe.set_due(probe);
+                self.flight.probe.set_due(probe);
                 self.start_rto();
             }
             None => self.resume_rto(),
@@ -223,7 +223,7 @@ impl Run<'_> {
     }
 
     fn choose_probe(&mut self) -> Option<Probe> {
-        if self.rec.probe.end_seq().is_some() {
+        if self.flight.probe.end_seq().is_some() {
             return None;
         }
         let last = self.flight.board.back()?.serial;
@@ -250,30 +250,25 @@ impl Run<'_> {
                 let (delivered, safe) = (1, false);
                 self.reduce_cwnd(delivered, safe);
             }
-            self.rec.permission = Permission::Lost;
+            self.flight.permission = Permission::Lost;
         }
         self.resume_rto();
     }
 }
 
-impl Recovery {
+impl Flight {
     /// The RTO starts from now, if data is outstanding: the round trip is known by now.
-    pub(crate) fn restart_timeout(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
-        if !flight.board.is_empty() {
-            Run::new(cx, conn, self, flight).start_rto();
+    pub(crate) fn restart_timeout(&mut self, cx: &Context, conn: &ConnView) {
+        if !self.board.is_empty() {
+            Run::new(cx, conn, self).start_rto();
         }
     }
 
     /// The timer has fired: [`deadline`](Self::deadline) has passed.
-    pub(crate) fn on_timer(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        flight: Flight,
-    ) -> TimerEffects {
+    pub(crate) fn on_timer(&mut self, cx: &Context, conn: &ConnView) -> TimerEffects {
         let Some(waits) = self.timer.waits_for() else { return TimerEffects::default() };
         self.timer.stop();
-        let mut run = Run::new(cx, conn, self, flight);
+        let mut run = Run::new(cx, conn, self);
         let effects = match waits {
             Waits::Rto => run.on_rto(),
             Waits::Probe => {

@@ -34,7 +34,7 @@ fn three_sacked_segments_mean_loss() {
     s.wait(50);
     assert_eq!(s.on_ack(&ack(1001).sack(2001, 3001)), NOTHING);
     assert_eq!(s.rows(), ["A1", "A4", "O3", "O6"]);
-    assert_eq!(s.rec.state(), Disorder);
+    assert_eq!(s.flight.state(), Disorder);
     assert_eq!(s.on_ack(&ack(1001).sack(2001, 4001)), NOTHING);
     assert_eq!(s.rows(), ["A1", "A7", "O3", "O6"]);
     assert_eq!(s.on_ack(&ack(1001).sack(2001, 5001)), ["R 1001:2001"]);
@@ -46,10 +46,10 @@ fn three_sacked_segments_mean_loss() {
     s.wait(50);
     assert_eq!(s.on_ack(&ack(6001)), NOTHING);
     assert_eq!(s.rows(), ["A1", "A6", "O3", "O6"]);
-    assert_eq!(s.rec.state(), Open);
-    assert_eq!((s.rec.total_retrans(), s.rec.bytes_retrans()), (1, 1000));
-    assert_eq!((s.rec.delivered(), s.count(Counter::TcpDelivered)), (6, 6));
-    assert_eq!(s.rec.deadline(), None);
+    assert_eq!(s.flight.state(), Open);
+    assert_eq!((s.flight.total_retrans(), s.flight.bytes_retrans()), (1, 1000));
+    assert_eq!((s.flight.delivered(), s.count(Counter::TcpDelivered)), (6, 6));
+    assert_eq!(s.flight.deadline(), None);
 }
 
 /// pmtu/probe_is_lost: the window and ssthresh stay as they are.
@@ -75,7 +75,7 @@ fn a_lost_probe_of_the_path_mtu_is_no_congestion() {
 #[test]
 fn a_probe_of_the_path_mtu_arrives() {
     let mut s = sender_with_mtu_probe();
-    s.cc.set_cwnd(40);
+    s.flight.cc.set_cwnd(40);
     assert_eq!(s.take(&ack(1201)).mtu_probe, Some(ProbeOutcome::Carried));
     // 40 x 1040 / 1240.
     assert_eq!(s.window(), (Open, 33, INFINITE));
@@ -102,15 +102,21 @@ fn two_late_segments_are_undone_by_timestamps() {
     // The data left at 100 ms; its copies leave at 200 ms.
     assert_eq!(s.on_ack(&ack(1).sack(2001, 5001).tsecr(100)), ["R 1:2001"]);
     assert_eq!(s.window(), (Fast, 7, 7));
-    assert_eq!((s.board.pipe(), s.board.lost_out(), s.board.retrans_out()), (7, 2, 2));
+    assert_eq!(
+        (s.flight.board.pipe(), s.flight.board.lost_out(), s.flight.board.retrans_out()),
+        (7, 2, 2)
+    );
     s.rows();
     s.wait(20);
     s.on_ack(&ack(5001).tsecr(100));
     assert_eq!(s.rows(), ["A1", "A7", "R1", "R3"]);
-    assert_eq!((s.rec.state(), s.cc.ssthresh(), s.rec.dup_thresh()), (Open, INFINITE, 5));
-    assert!(s.cc.cwnd() >= 10);
+    assert_eq!(
+        (s.flight.state(), s.flight.cc.ssthresh(), s.flight.dup_thresh()),
+        (Open, INFINITE, 5)
+    );
+    assert!(s.flight.cc.cwnd() >= 10);
     assert_eq!(s.count(Counter::TcpPartialUndo), 1);
-    assert_eq!((s.count(Counter::TcpTsReorder), s.rec.reordering_seen()), (1, 1));
+    assert_eq!((s.count(Counter::TcpTsReorder), s.flight.reordering_seen()), (1, 1));
 }
 
 #[test]
@@ -121,7 +127,7 @@ fn an_ack_of_a_part_waits_for_copies_in_flight() {
     s.wait(20);
     assert_eq!(s.on_ack(&ack(1001).sack(2001, 5001).tsecr(100)), NOTHING);
     assert_eq!(s.rows(), ["A1", "A7", "R1", "R2"]);
-    assert_eq!(s.rec.state(), Fast);
+    assert_eq!(s.flight.state(), Fast);
     assert_eq!(s.count(Counter::TcpPartialUndo), 0);
 }
 
@@ -143,7 +149,7 @@ fn a_reduction_is_undone_when_all_copies_are_named() {
     assert_eq!(s.rows(), ["A1", "A7", "R5", "R6", "R7"]);
     assert_eq!(s.window(), (Open, 10, INFINITE));
     assert_eq!((s.count(Counter::TcpDsackUndo), s.count(Counter::TcpDsackRecv)), (1, 2));
-    assert_eq!((s.count(Counter::TcpDsackRecvSegs), s.rec.dsack_dups()), (2, 2));
+    assert_eq!((s.count(Counter::TcpDsackRecvSegs), s.flight.dsack_dups()), (2, 2));
 }
 
 /// fast_retransmit/dsack_undo_after_the_end.
@@ -153,7 +159,7 @@ fn a_dsack_after_the_end_undoes_as_well() {
     assert_eq!(s.on_ack(&ack(1).sack(1001, 5001)), ["R 1:1001"]);
     s.wait(100);
     s.on_ack(&ack(10_001));
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Open, 7));
     s.rows();
     s.wait(10);
     s.on_ack(&ack(10_001).sack(1, 1001));
@@ -173,9 +179,9 @@ fn what_is_lost_after_an_undo_begins_recovery_again() {
     s.rows();
     s.on_ack(&ack(5001).sack(1, 1001).sack(6001, 10_001));
     assert_eq!(s.rows(), ["A1", "A7", "R5", "R6", "R8", "R9"]);
-    assert_eq!(s.rec.state(), Fast);
+    assert_eq!(s.flight.state(), Fast);
     assert_eq!(s.count(Counter::TcpSackRecovery), 2);
-    assert_eq!(s.board.retrans_out(), 1, "and leaves at once");
+    assert_eq!(s.flight.board.retrans_out(), 1, "and leaves at once");
 }
 
 #[test]
@@ -186,8 +192,8 @@ fn a_recovery_that_was_not_needed_is_undone_at_its_end() {
     s.rows();
     s.on_ack(&ack(10_001).tsecr(100));
     assert_eq!(s.rows(), ["A1", "A6", "O3", "O6"]);
-    assert_eq!((s.count(Counter::TcpFullUndo), s.cc.ssthresh()), (1, INFINITE));
-    assert!(s.cc.cwnd() >= 10);
+    assert_eq!((s.count(Counter::TcpFullUndo), s.flight.cc.ssthresh()), (1, INFINITE));
+    assert!(s.flight.cc.cwnd() >= 10);
 }
 
 /// fast_retransmit/limited_transmit.
@@ -206,7 +212,7 @@ fn a_lost_retransmission_is_found_by_time() {
     let mut s = ten(sender());
     s.conn.unsent = 3000;
     assert_eq!(s.on_ack(&ack(1).sack(1001, 7001)), ["R 1:1001", "N 10001:13001"]);
-    assert_eq!((s.board.lost_out(), s.board.retrans_out()), (1, 1));
+    assert_eq!((s.flight.board.lost_out(), s.flight.board.retrans_out()), (1, 1));
     s.wait(120);
     assert_eq!(s.on_ack(&ack(1).sack(1001, 10_001)), NOTHING);
     s.wait(10);
@@ -225,7 +231,7 @@ fn a_retransmission_behind_new_data_left_later() {
     assert_eq!(s.on_ack(&ack(1).sack(1001, 11_001)), NOTHING);
     s.wait(10);
     assert_eq!(s.on_ack(&ack(12_001)), NOTHING);
-    assert_eq!(s.rec.total_retrans(), 1);
+    assert_eq!(s.flight.total_retrans(), 1);
 }
 
 /// fast_retransmit/rack_reordering_timer.
@@ -238,9 +244,9 @@ fn the_reordering_timer_finds_a_loss() {
     assert_eq!(s.timer(), Some((Waits::Reordering, 27)), "100 ms / 4 + 2 ms");
     assert_eq!(s.on_timer(), ["R 1001:2001"]);
     // One is delivered, so that pipe + 1 leave: cwnd is 10 x 717 / 1024 at most.
-    assert_eq!(s.rec.state(), Fast);
+    assert_eq!(s.flight.state(), Fast);
     assert_eq!(s.count(Counter::TcpSackRecovery), 1);
-    assert_eq!(s.rec.waits_for(), Some(Waits::Rto));
+    assert_eq!(s.flight.waits_for(), Some(Waits::Rto));
 }
 
 #[test]
@@ -250,16 +256,16 @@ fn the_reordering_timer_within_recovery() {
     // Reordering is seen, so that the window is a quarter of the round trip also in Recovery.
     s.on_ack(&ack(1).sack(1001, 2001));
     s.on_ack(&ack(2001).sack(3001, 6001));
-    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering));
+    assert_eq!(s.flight.waits_for(), Some(Waits::Reordering));
     s.wait(10);
     s.on_timer();
-    assert_eq!((s.rec.state(), s.board.lost_out()), (Fast, 1));
+    assert_eq!((s.flight.state(), s.flight.board.lost_out()), (Fast, 1));
     s.on_ack(&ack(2001).sack(3001, 6001).sack(7001, 8001));
-    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering), "again");
+    assert_eq!(s.flight.waits_for(), Some(Waits::Reordering), "again");
     let left = s.on_timer();
-    assert_eq!((s.rec.state(), s.board.lost_out(), left.len()), (Fast, 2, 1));
+    assert_eq!((s.flight.state(), s.flight.board.lost_out(), left.len()), (Fast, 2, 1));
     assert_eq!(s.count(Counter::TcpSackRecovery), 1, "the same recovery");
-    assert_eq!(s.rec.waits_for(), Some(Waits::Rto));
+    assert_eq!(s.flight.waits_for(), Some(Waits::Rto));
 }
 
 #[test]
@@ -271,7 +277,7 @@ fn a_reordering_timer_that_finds_nothing_leaves_the_timeout() {
     // The data that the timer would find lost has been SACKed in the meantime.
     s.take(&ack(1001).sack(1001, 2001));
     s.fire();
-    assert_eq!((s.board.lost_out(), s.rec.waits_for()), (0, Some(Waits::Rto)));
+    assert_eq!((s.flight.board.lost_out(), s.flight.waits_for()), (0, Some(Waits::Rto)));
 }
 
 /// fast_retransmit/newreno.
@@ -296,7 +302,7 @@ fn without_sack_a_partial_ack_shows_the_next_hole() {
     assert_eq!(s.on_ack(&ack(5001)), ["R 5001:6001"]);
     s.wait(50);
     assert_eq!(s.on_ack(&ack(8001)), NOTHING);
-    assert_eq!(s.rec.state(), Fast, "later duplicates may be about what was sent again");
+    assert_eq!(s.flight.state(), Fast, "later duplicates may be about what was sent again");
 }
 
 /// fast_retransmit/newreno_window.
@@ -305,12 +311,12 @@ fn the_window_of_a_recovery_without_sack() {
     let mut s = ten(sender_without_sack());
     s.conn.unsent = 10_000;
     assert_eq!(s.on_ack(&ack(1)), ["N 10001:11001"]);
-    assert_eq!((s.window(), s.board.sacked_out()), ((Disorder, 10, INFINITE), 1));
+    assert_eq!((s.window(), s.flight.board.sacked_out()), ((Disorder, 10, INFINITE), 1));
     s.wait(20);
     assert_eq!(s.on_ack(&ack(1)), ["N 11001:12001"]);
     s.wait(20);
     assert_eq!(s.on_ack(&ack(1)), ["R 1:1001"]);
-    assert_eq!((s.window(), s.board.sacked_out()), ((Fast, 9, 7), 3));
+    assert_eq!((s.window(), s.flight.board.sacked_out()), ((Fast, 9, 7), 3));
     s.wait(20);
     s.on_ack(&ack(1));
     assert_eq!(s.window(), (Fast, 9, 7));
@@ -331,7 +337,7 @@ fn the_window_of_a_recovery_without_sack() {
     assert_eq!(s.window(), (Fast, 7, 7));
     s.wait(100);
     s.on_ack(&ack(13_001));
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Open, 7));
 }
 
 /// The undo puts ssthresh back, but the state stays, and PRR moves cwnd to the data in flight
@@ -368,7 +374,10 @@ fn too_many_duplicates_mean_reordering() {
     s.on_ack(&ack(1));
     s.wait(10);
     s.on_ack(&ack(1));
-    assert_eq!((s.board.sacked_out(), s.rec.reordering_seen(), s.rec.dup_thresh()), (1, 1, 2));
+    assert_eq!(
+        (s.flight.board.sacked_out(), s.flight.reordering_seen(), s.flight.dup_thresh()),
+        (1, 1, 2)
+    );
     assert_eq!(s.count(Counter::TcpRenoReorder), 1);
 }
 
@@ -376,13 +385,13 @@ fn too_many_duplicates_mean_reordering() {
 fn duplicates_by_their_number() {
     let mut s = ten(sender_without_sack());
     s.take(&ack(1).with_data());
-    assert_eq!(s.board.sacked_out(), 0, "data");
+    assert_eq!(s.flight.board.sacked_out(), 0, "data");
     s.take(&ack(1).window(60_000));
-    assert_eq!(s.board.sacked_out(), 0, "a window");
+    assert_eq!(s.flight.board.sacked_out(), 0, "a window");
     s.take(&ack(1).merged(2));
-    assert_eq!(s.board.sacked_out(), 2, "two segments were merged");
+    assert_eq!(s.flight.board.sacked_out(), 2, "two segments were merged");
     s.take(&ack(3001));
-    assert_eq!(s.board.sacked_out(), 0, "an advance ends them");
+    assert_eq!(s.flight.board.sacked_out(), 0, "an advance ends them");
 }
 
 /// sack/several_holes.
@@ -402,7 +411,7 @@ fn holes_are_filled_in_order() {
 fn blocks_are_taken_in_ascending_order() {
     let mut s = ten(sender());
     s.on_ack(&ack(1).sack(4001, 5001).sack(2001, 3001));
-    assert_eq!((s.rec.reordering_seen(), s.board.sacked_out()), (0, 2));
+    assert_eq!((s.flight.reordering_seen(), s.flight.board.sacked_out()), (0, 2));
 }
 
 /// sack/reordering_is_learnt.
@@ -412,14 +421,14 @@ fn reordering_is_learnt() {
     s.on_ack(&ack(1).sack(1001, 3001));
     s.wait(10);
     s.on_ack(&ack(3001));
-    assert_eq!((s.rec.reordering_seen(), s.rec.dup_thresh(), s.rec.state()), (1, 3, Open));
+    assert_eq!((s.flight.reordering_seen(), s.flight.dup_thresh(), s.flight.state()), (1, 3, Open));
     s.wait(10);
     s.on_ack(&ack(3001).sack(4001, 9001));
-    assert_eq!((s.rec.state(), s.board.lost_out()), (Disorder, 0));
+    assert_eq!((s.flight.state(), s.flight.board.lost_out()), (Disorder, 0));
     s.wait(10);
     s.on_ack(&ack(9001));
-    assert_eq!((s.rec.reordering_seen(), s.rec.dup_thresh(), s.rec.state()), (2, 6, Open));
-    assert_eq!((s.rec.total_retrans(), s.count(Counter::TcpSackReorder)), (0, 2));
+    assert_eq!((s.flight.reordering_seen(), s.flight.dup_thresh(), s.flight.state()), (2, 6, Open));
+    assert_eq!((s.flight.total_retrans(), s.count(Counter::TcpSackReorder)), (0, 2));
 }
 
 /// ecn/reduces_once.
@@ -441,7 +450,7 @@ fn ece_reduces_the_window_once() {
     s.wait(50);
     s.on_ack(&ack(8001).ece());
     assert_eq!(s.window(), (StateCwr, 7, 7));
-    assert_eq!((s.rec.delivered_ce(), s.count(Counter::TcpDeliveredCe)), (8, 8));
+    assert_eq!((s.flight.delivered_ce(), s.count(Counter::TcpDeliveredCe)), (8, 8));
 }
 
 /// ecn/ends.
@@ -449,27 +458,27 @@ fn ece_reduces_the_window_once() {
 fn the_reduction_of_ece_lasts_for_a_window() {
     let mut s = ten(Sender::with(Config::default(), ConnView { ecn: true, ..conn_view() }));
     s.on_ack(&ack(10_001).ece());
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (StateCwr, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (StateCwr, 7));
     assert_eq!(s.write(1000), ["N 10001:11001"]);
     s.wait(100);
     s.rows();
     s.on_ack(&ack(11_001));
     assert_eq!(s.rows(), ["A1", "A5", "O3", "O6"]);
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Open, 7));
 }
 
 #[test]
 fn a_loss_within_the_reduction_of_ece_does_not_reduce_again() {
     let mut s = ten(Sender::with(Config::default(), ConnView { ecn: true, ..conn_view() }));
     s.on_ack(&ack(1001).ece());
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (StateCwr, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (StateCwr, 7));
     s.on_ack(&ack(1001).sack(2001, 6001));
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Fast, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (Fast, 7));
     s.on_ack(&ack(10_001));
-    assert_eq!((s.rec.state(), s.cc.cwnd(), s.cc.ssthresh()), (Open, 7, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd(), s.flight.cc.ssthresh()), (Open, 7, 7));
     s.on_ack(&ack(10_001).sack(1001, 2001));
     assert_eq!(s.count(Counter::TcpDsackUndo), 1, "counted");
-    assert_eq!((s.cc.cwnd(), s.cc.ssthresh()), (7, 7), "and nothing is restored");
+    assert_eq!((s.flight.cc.cwnd(), s.flight.cc.ssthresh()), (7, 7), "and nothing is restored");
 }
 
 /// sack/reneging_times_out.
@@ -486,8 +495,8 @@ fn a_peer_that_takes_back_what_it_sacked() {
     assert_eq!(s.timer(), Some((Waits::Rto, 50)), "half a round trip");
     assert_eq!(s.on_timer(), ["R 1001:2001"]);
     assert_eq!(s.count(Counter::TcpSackReneging), 1);
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 1));
-    assert_eq!((s.board.sacked_out(), s.board.lost_out()), (0, 3));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Loss, 1));
+    assert_eq!((s.flight.board.sacked_out(), s.flight.board.lost_out()), (0, 3));
 }
 
 #[test]
@@ -498,10 +507,10 @@ fn old_acks_bring_blocks_only() {
     s.take(&ack(1001));
     assert_eq!(s.rows(), NOTHING, "no block");
     s.take(&ack(1001).sack(5001, 6001));
-    assert_eq!((s.rows().len(), s.board.sacked_out(), s.rec.delivered()), (4, 1, 4));
-    let before = s.cc.cwnd();
+    assert_eq!((s.rows().len(), s.flight.board.sacked_out(), s.flight.delivered()), (4, 1, 4));
+    let before = s.flight.cc.cwnd();
     s.take(&ack(1001).sack(5001, 9001));
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Fast, before), "the window follows later");
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Fast, before), "the window follows later");
 }
 
 /// sack/old_ack_after_a_probe.
@@ -515,20 +524,20 @@ fn an_old_ack_with_a_block_is_judged_though_it_tells_nothing() {
     assert_eq!(s.on_timer(), ["P 1001:2001"]);
     s.rows();
     assert_eq!(s.on_ack(&ack(1)), NOTHING);
-    assert_eq!((s.rows().len(), s.rec.state()), (0, Open));
+    assert_eq!((s.rows().len(), s.flight.state()), (0, Open));
     assert_eq!(s.on_ack(&ack(1).sack(1, 501)), NOTHING);
     assert_eq!(s.rows(), ["A1", "A4", "O3", "O6"]);
-    assert_eq!(s.rec.state(), Disorder, "the front was sent again");
+    assert_eq!(s.flight.state(), Disorder, "the front was sent again");
 }
 
 #[test]
 fn blocks_that_nobody_sends() {
     let mut s = ten(sender());
     s.take(&ack(1001).sack(2001, 2001).sack(3001, 12_001).sack(501, 1001));
-    assert_eq!((s.count(Counter::TcpSackDiscard), s.board.sacked_out()), (2, 0));
+    assert_eq!((s.count(Counter::TcpSackDiscard), s.flight.board.sacked_out()), (2, 0));
     let mut s = ten(sender_without_sack());
     s.take(&ack(1).sack(2001, 4001));
-    assert_eq!((s.board.sacked_out(), s.rec.delivered()), (1, 1), "sack/not_negotiated");
+    assert_eq!((s.flight.board.sacked_out(), s.flight.delivered()), (1, 1), "sack/not_negotiated");
 }
 
 #[test]
@@ -536,13 +545,13 @@ fn dsacks_that_cannot_be_true() {
     let mut s = ten(sender());
     s.take(&ack(5001).sack(1, 1001));
     assert_eq!(s.count(Counter::TcpDsackIgnoredDubious), 1, "nothing was ever sent again");
-    assert_eq!((s.rec.dsack_dups(), s.rec.delivered()), (1, 5));
+    assert_eq!((s.flight.dsack_dups(), s.flight.delivered()), (1, 5));
     s.take(&ack(5001).sack(1001, 1001));
     assert_eq!(s.count(Counter::TcpDsackIgnoredDubious), 2, "no length");
-    assert_eq!((s.rec.dsack_dups(), s.count(Counter::TcpDsackRecvSegs)), (1, 0));
+    assert_eq!((s.flight.dsack_dups(), s.count(Counter::TcpDsackRecvSegs)), (1, 0));
     s.take(&ack(5001).sack(7001, 8001).sack(6001, 9001));
     assert_eq!(s.count(Counter::TcpDsackOfoRecv), 1);
-    assert_eq!(s.board.sacked_out(), 3, "it is taken as an ordinary block");
+    assert_eq!(s.flight.board.sacked_out(), 3, "it is taken as an ordinary block");
 }
 
 #[test]
@@ -552,7 +561,7 @@ fn a_dsack_above_the_acknowledgement_names_what_was_sent_again() {
     assert_eq!(left, ["R 1:1001", "R 2001:3001"]);
     // The third segment arrives twice, while the first is still missing.
     s.take(&ack(1).sack(2001, 3001).sack(1001, 6001));
-    assert_eq!((s.count(Counter::TcpDsackOfoRecv), s.rec.dsack_dups()), (1, 1));
+    assert_eq!((s.count(Counter::TcpDsackOfoRecv), s.flight.dsack_dups()), (1, 1));
     s.take(&ack(6001).sack(1, 1001));
     assert_eq!(s.count(Counter::TcpDsackUndo), 1, "it was outstanding before this ACK");
     s.take(&ack(6001).sack(1, 1001));
@@ -564,7 +573,7 @@ fn the_reordering_window_grows_by_a_dsack() {
     let mut s = ten(sender());
     s.on_ack(&ack(1).sack(1001, 2001));
     s.on_ack(&ack(2001));
-    assert_eq!(s.rec.reordering_seen(), 1);
+    assert_eq!(s.flight.reordering_seen(), 1);
     s.on_ack(&ack(2001).sack(3001, 4001));
     assert_eq!(s.timer(), Some((Waits::Reordering, 27)), "a quarter of the least round trip");
     assert_eq!(s.on_timer(), ["R 2001:3001"]);
@@ -587,19 +596,19 @@ fn sack_stands_for_advances_on_a_path_that_reorders() {
     let filled = || {
         let mut s = ten(sender());
         s.on_ack(&ack(10_001));
-        let cwnd = s.cc.cwnd();
+        let cwnd = s.flight.cc.cwnd();
         s.write(cwnd * MSS);
         s.wait(100);
         s
     };
     let mut s = filled();
-    let before = s.cc.cwnd();
+    let before = s.flight.cc.cwnd();
     s.take(&ack(10_001).sack(11_001, 12_001));
-    assert_eq!(s.cc.cwnd(), before);
+    assert_eq!(s.flight.cc.cwnd(), before);
     let mut s = filled();
-    s.rec.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
+    s.flight.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
     s.take(&ack(10_001).sack(11_001, 12_001));
-    assert_eq!(s.cc.cwnd(), before + 1);
+    assert_eq!(s.flight.cc.cwnd(), before + 1);
 }
 
 #[test]
@@ -608,7 +617,7 @@ fn slow_start_ends_when_the_round_trip_rises() {
     s.write(1000);
     s.wait(100);
     s.on_ack(&ack(1001));
-    s.cc.set_cwnd(20);
+    s.flight.cc.set_cwnd(20);
     (0..20).for_each(|_| drop(s.send_now(1000)));
     s.wait(150);
     let before = |s: &Sender| s.count(Counter::TcpHystartDelayDetect);
@@ -617,7 +626,7 @@ fn slow_start_ends_when_the_round_trip_rises() {
         assert_eq!(before(&s), 0, "{segment}");
     }
     s.take(&ack(10_001));
-    assert_eq!((before(&s), s.cc.ssthresh()), (1, 20));
+    assert_eq!((before(&s), s.flight.cc.ssthresh()), (1, 20));
     assert_eq!(s.count(Counter::TcpHystartDelayCwnd), 20);
 }
 
@@ -628,14 +637,14 @@ fn reneging_after_the_reordering_timer() {
     s.write(2000);
     s.wait(50);
     assert_eq!(s.on_ack(&ack(1).sack(1001, 2001)), NOTHING);
-    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering));
+    assert_eq!(s.flight.waits_for(), Some(Waits::Reordering));
     assert_eq!(s.on_timer(), ["R 1:1001"]);
     s.wait(50);
     assert_eq!(s.on_ack(&ack(1001)), NOTHING);
     assert_eq!(s.on_timer(), ["R 1001:2001"]);
     s.wait(50);
     assert_eq!(s.on_ack(&ack(2001)), NOTHING);
-    assert_eq!((s.rec.state(), s.rec.deadline()), (Open, None));
+    assert_eq!((s.flight.state(), s.flight.deadline()), (Open, None));
 }
 
 #[test]
@@ -648,8 +657,8 @@ fn an_undo_after_ece_is_counted_and_changes_no_window() {
     s.wait(10);
     s.take(&ack(10_001).tsecr(100));
     assert_eq!(s.count(Counter::TcpFullUndo), 1);
-    assert_eq!(s.cc.ssthresh(), 7);
-    assert!(s.cc.cwnd() < 10);
+    assert_eq!(s.flight.cc.ssthresh(), 7);
+    assert!(s.flight.cc.cwnd() < 10);
 }
 
 #[test]
@@ -671,9 +680,9 @@ fn the_alternative_backoff_is_for_marks_only() {
         let conn = ConnView { ecn: true, ..conn_view() };
         let mut s = ten(Sender::with(config.clone(), conn));
         s.take(&ack(2001).ece());
-        assert_eq!((s.rec.state(), s.cc.ssthresh()), (StateCwr, of_marks));
+        assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (StateCwr, of_marks));
         let mut s = ten(Sender::with(config, conn));
         s.on_ack(&ack(1).sack(1001, 5001));
-        assert_eq!((s.rec.state(), s.cc.ssthresh()), (Fast, 7), "a loss");
+        assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (Fast, 7), "a loss");
     }
 }

@@ -1,13 +1,13 @@
 //! The window (section 5 of docs/recovery.md): all of recovery's calls to the congestion
 //! controller.
 
-use super::super::scoreboard::{AckTotals, Scoreboard};
 use super::loss_probe::{Probe, ProbeFlight};
 use super::prr::PrrAck;
 use super::run::Run;
-use super::view::{ConnView, Departure, Flight, Marks};
-use super::{Recovery, RecoveryState};
-use crate::congestion::{AckSample, Backoff, Controller, CwrSign, Event, Lost, Sent, TailLoss};
+use super::scoreboard::AckTotals;
+use super::view::{ConnView, Departure, Marks};
+use super::{Flight, RecoveryState};
+use crate::congestion::{AckSample, Backoff, CwrSign, Event, Lost, Sent, TailLoss};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::time::{Instant, Nanos};
@@ -31,7 +31,7 @@ impl Run<'_> {
     /// *Remembered ssthresh.*
     pub(super) fn remembered_ssthresh(&self) -> u32 {
         let cc = &self.flight.cc;
-        if self.rec.is_reducing() { cc.ssthresh() } else { cc.remembered_ssthresh() }
+        if self.flight.is_reducing() { cc.ssthresh() } else { cc.remembered_ssthresh() }
     }
 
     /// ssthresh by the algorithm, because of loss. cwnd stays.
@@ -80,7 +80,7 @@ impl Run<'_> {
 
     /// The state is `state` from now on, which is not Loss.
     pub(super) fn enter(&mut self, state: RecoveryState) {
-        let before = core::mem::replace(&mut self.rec.state, state);
+        let before = core::mem::replace(&mut self.flight.state, state);
         let in_flight = self.flight.board.pipe();
         let event = match (before, state) {
             (RecoveryState::Recovery, RecoveryState::Recovery) => return,
@@ -104,14 +104,14 @@ impl Run<'_> {
     /// A loss probe has repaired a loss: it left with `flight`.
     pub(super) fn tell_tail_loss(&mut self, flight: ProbeFlight) {
         let ProbeFlight { segs: in_flight, app_limited: is_app_limited } = flight;
-        let (now, delivered) = (self.cx.now, self.rec.figures.delivered);
+        let (now, delivered) = (self.cx.now, self.flight.figures.delivered);
         let tail = TailLoss { now, delivered, in_flight, is_app_limited };
         self.flight.cc.on_event(Event::TailLoss(tail));
     }
 
     /// The state is Loss from now on, by a timeout.
     pub(super) fn enter_loss_by_timeout(&mut self) {
-        self.rec.state = RecoveryState::Loss;
+        self.flight.state = RecoveryState::Loss;
         let (now, nxt) = (self.cx.now, self.conn.nxt);
         let in_flight = self.flight.board.pipe();
         self.flight.cc.on_event(Event::Rto { now, nxt, in_flight });
@@ -119,14 +119,14 @@ impl Run<'_> {
 
     /// The state is Loss from now on, although the path is not congested.
     pub(super) fn enter_loss_without_congestion(&mut self) {
-        self.rec.state = RecoveryState::Loss;
+        self.flight.state = RecoveryState::Loss;
         let (now, nxt) = (self.cx.now, self.conn.nxt);
         self.flight.cc.on_event(Event::Resend { now, nxt });
     }
 
     /// Step 11 of section 3: samples for the end of slow start, then the window.
     pub(super) fn update_window(&mut self) {
-        let reducing = self.rec.is_reducing();
+        let reducing = self.flight.is_reducing();
         self.tell_acked(!reducing && (self.facts.advanced || self.grows_by_sack()));
         if reducing {
             let safe = self.facts.advanced && !self.found_lost();
@@ -137,39 +137,39 @@ impl Run<'_> {
     /// On a path that reorders, SACKs count as advances that come late.
     fn grows_by_sack(&self) -> bool {
         let initial = u32::from(self.cx.config.tcp_reordering);
-        self.rec.reordering.dup_thresh() > initial && self.facts.sacked.sacked
+        self.flight.reordering.dup_thresh() > initial && self.facts.sacked.sacked
     }
 
     /// PRR.
     pub(super) fn reduce_cwnd(&mut self, delivered: u32, safe: bool) {
         let (pipe, ssthresh) = (self.flight.board.pipe(), self.ssthresh());
         let ack = PrrAck { delivered, safe, pipe, ssthresh };
-        if let Some(cwnd) = self.rec.prr.on_ack(ack) {
+        if let Some(cwnd) = self.flight.prr.on_ack(ack) {
             self.set_cwnd(cwnd);
         }
     }
 
     /// Reports the ACK to the controller, after loss detection. `grows` if it may open the window.
     fn tell_acked(&mut self, grows: bool) {
-        self.flight.tell_losses(self.cx.now, self.rec.figures.delivered);
+        self.flight.tell_losses(self.cx.now);
         let (marked, marked_bytes) = self.marked();
         let lost = self.flight.board.lost_sums().congestion;
         let facts = &self.facts;
         let rate = self.flight.board.sample_rate(&AckTotals {
             now: self.cx.now,
-            delivered: self.rec.figures.delivered,
+            delivered: self.flight.figures.delivered,
             newly_delivered: facts.delivered,
-            min_rtt: self.rec.rtt.min_rtt(),
+            min_rtt: self.flight.rtt.min_rtt(),
         });
         let signs = self.flight.cc.on_ack(&AckSample {
             now: self.cx.now,
             rtt: facts.newest_rtt.filter(|rtt| !rtt.is_zero()),
-            srtt: self.rec.rtt.srtt().unwrap_or_default(),
+            srtt: self.flight.rtt.srtt().unwrap_or_default(),
             una: facts.una,
             nxt: self.conn.nxt,
             mss: self.conn.smss,
             paced: self.conn.paced,
-            total_delivered: self.rec.figures.delivered,
+            total_delivered: self.flight.figures.delivered,
             delivered: facts.delivered,
             lost: lost.wrapping_sub(facts.lost_before.congestion),
             marked,
@@ -180,7 +180,7 @@ impl Run<'_> {
             rate,
         });
         if self.flight.cc.limits_itself() {
-            self.flight.board.mark_app_limited(self.rec.figures.delivered);
+            self.flight.board.mark_app_limited(self.flight.figures.delivered);
         }
         // The end of slow start sets ssthresh to the window of that moment.
         let (counters, cwnd) = (self.cx.counters, u64::from(self.ssthresh()));
@@ -195,27 +195,27 @@ impl Run<'_> {
     }
 }
 
-impl Flight<'_> {
-    /// Reports the ranges that were marked lost, if the controller requires them. `delivered`
-    /// segments were delivered so far.
+impl Flight {
+    /// Reports the ranges that were marked lost, if the controller requires them.
     #[inline]
-    pub(crate) fn tell_losses(&mut self, now: Instant, delivered: u32) {
+    pub(crate) fn tell_losses(&mut self, now: Instant) {
         if self.cc.wants_losses() {
-            self.tell_each_loss(now, delivered);
+            self.tell_each_loss(now);
         }
     }
 
-    fn tell_each_loss(&mut self, now: Instant, delivered: u32) {
+    fn tell_each_loss(&mut self, now: Instant) {
+        let delivered = self.figures.delivered;
         for range in self.board.take_losses() {
             self.cc.on_lost(&Lost { now, delivered, range });
         }
     }
 }
 
-impl Recovery {
+impl Flight {
     /// Segments of new data that cwnd allows: at least one for a probe (RFC 8985, section 7.3).
-    pub(crate) fn new_data_quota(&self, board: &Scoreboard, cc: &Controller) -> u32 {
-        let quota = cc.cwnd().saturating_sub(board.pipe());
+    pub(crate) fn new_data_quota(&self) -> u32 {
+        let quota = self.cc.cwnd().saturating_sub(self.board.pipe());
         quota.max(u32::from(self.probe.due() == Some(Probe::New)))
     }
 
@@ -226,7 +226,6 @@ impl Recovery {
         cx: &Context,
         conn: &ConnView,
         (rtt, syn_lost): (Option<Nanos>, bool),
-        cc: &mut Controller,
     ) {
         match rtt {
             Some(rtt) => self.on_handshake_sample(cx, conn, rtt),
@@ -235,7 +234,7 @@ impl Recovery {
         self.recovery_point = conn.una;
         self.last_departure = cx.now;
         let srtt = self.rtt.srtt().unwrap_or_default();
-        cc.on_established((cx.now, conn.nxt), syn_lost, (conn.smss, srtt));
+        self.cc.on_established((cx.now, conn.nxt), syn_lost, (conn.smss, srtt));
     }
 
     /// The handshake gave a round trip.
@@ -245,33 +244,32 @@ impl Recovery {
 
     /// New data is about to leave: if nothing was sent for a while, the window starts from less
     /// (RFC 5681, section 4.1), or is not validated any more (RFC 7661).
-    pub(crate) fn restart_after_idle(&mut self, cx: &Context, flight: Flight) {
+    pub(crate) fn restart_after_idle(&mut self, cx: &Context) {
         let since = self.last_departure.max(self.restarted_at);
         let (idle, rto) = (cx.now.nanos_since(since), self.rtt.rto_without_backoff(cx.config));
-        let restarts = flight.board.is_empty() && idle > rto;
-        let asked = cx.config.tcp_slow_start_after_idle || flight.cc.is_validated_by_acks();
+        let restarts = self.board.is_empty() && idle > rto;
+        let asked = cx.config.tcp_slow_start_after_idle || self.cc.is_validated_by_acks();
         if !restarts || !asked {
             return;
         }
         self.restarted_at = cx.now;
-        let before = flight.cc.ssthresh();
-        flight.cc.on_event(Event::Idle { now: cx.now, idle, rto });
+        let before = self.cc.ssthresh();
+        self.cc.on_event(Event::Idle { now: cx.now, idle, rto });
         if self.is_reducing() {
             // Remembered ssthresh inside a reduction.
-            flight.cc.set_ssthresh(before);
+            self.cc.set_ssthresh(before);
         }
     }
 
     /// Segments have left: how many, how many were in flight before, and, if they were sent before,
     /// how many of them just once. To be called before the departure is noted.
     pub(super) fn tell_sent(
-        &self,
+        &mut self,
         (cx, conn): (&Context, &ConnView),
-        flight: &mut Flight,
         left: &Departure,
         (segs, prior_in_flight, again): (u32, u32, Option<u32>),
     ) {
-        flight.cc.on_sent(&Sent {
+        self.cc.on_sent(&Sent {
             now: cx.now,
             departs: left.departs,
             last_sent: self.last_departure,
@@ -280,8 +278,8 @@ impl Recovery {
             delivered: self.figures.delivered,
             segs,
             prior_in_flight,
-            in_flight: flight.board.pipe(),
-            app_limited: flight.board.is_app_limited(),
+            in_flight: self.board.pipe(),
+            app_limited: self.board.is_app_limited(),
             again: again.is_some(),
             first_again: again.unwrap_or(0),
         });
@@ -289,23 +287,17 @@ impl Recovery {
 
     /// Output has ended: records whether the window is full. A window that was not used for a
     /// timeout shrinks (RFC 2861), unless RFC 7661 keeps it.
-    pub(super) fn validate_window(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        flight: &mut Flight,
-        waited: bool,
-    ) {
-        let full = waited || flight.board.pipe() >= flight.cc.cwnd();
+    pub(super) fn validate_window(&mut self, cx: &Context, conn: &ConnView, waited: bool) {
+        let full = waited || self.board.pipe() >= self.cc.cwnd();
         if !(self.burst || full && conn.has_unsent()) {
             return;
         }
-        flight.cc.validate(full, flight.board.packets_out(), (conn.una, conn.nxt));
-        if flight.cc.is_starving(cx.now, self.rtt.rto(cx.config)) {
+        self.cc.validate(full, self.board.packets_out(), (conn.una, conn.nxt));
+        if self.cc.is_starving(cx.now, self.rtt.rto(cx.config)) {
             let may_shrink = cx.config.tcp_slow_start_after_idle
                 && self.state == RecoveryState::Open
                 && !conn.writer_waits;
-            flight.cc.on_application_limited(may_shrink, cx.now);
+            self.cc.on_application_limited(may_shrink, cx.now);
         }
     }
 }

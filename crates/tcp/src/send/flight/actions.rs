@@ -3,10 +3,10 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::super::scoreboard::LossKind;
 use super::run::Run;
-use super::view::{ConnView, Cwr, Flight, TimerEffects};
-use super::{Permission, Recovery, RecoveryState};
+use super::scoreboard::LossKind;
+use super::view::{ConnView, Cwr, TimerEffects};
+use super::{Flight, Permission, RecoveryState};
 use crate::congestion::Event;
 use crate::context::Context;
 use crate::counters::Counter;
@@ -26,16 +26,16 @@ impl Run<'_> {
         let board = &self.flight.board;
         let quiet = board.sacked_out() == 0 && board.lost_out() == 0 && !board.any_retrans_done();
         let state = if quiet { RecoveryState::Open } else { RecoveryState::Disorder };
-        if self.rec.state != state {
+        if self.flight.state != state {
             self.enter(state);
-            self.rec.recovery_point = self.conn.nxt;
+            self.flight.recovery_point = self.conn.nxt;
         }
     }
 
     /// FirstRetrans = none, if nothing was retransmitted.
     pub(super) fn forget_finished_retransmissions(&mut self) {
         if !self.flight.board.any_retrans_done() {
-            self.rec.undo.forget_first_retrans();
+            self.flight.undo.forget_first_retrans();
         }
     }
 
@@ -59,7 +59,7 @@ impl Run<'_> {
             return;
         }
         let mss = u32::from(self.conn.mss);
-        self.rec.reordering.on_late_bytes(highest.since(low), mss, self.cx.config);
+        self.flight.reordering.on_late_bytes(highest.since(low), mss, self.cx.config);
         self.cx.counters.bump(counter);
     }
 
@@ -67,7 +67,7 @@ impl Run<'_> {
     /// `acked` segments off.
     pub(super) fn learn_reordering_without_sack(&mut self, acked: u32) {
         let outstanding = self.flight.board.packets_out() + acked;
-        self.rec.reordering.on_late_segments(outstanding, self.cx.config);
+        self.flight.reordering.on_late_segments(outstanding, self.cx.config);
         self.cx.counters.bump(Counter::TcpRenoReorder);
     }
 
@@ -78,24 +78,24 @@ impl Run<'_> {
     }
 
     fn start_reducing(&mut self) {
-        self.rec.recovery_point = self.conn.nxt;
-        self.rec.probe.end();
-        self.rec.prr.begin(self.cwnd());
+        self.flight.recovery_point = self.conn.nxt;
+        self.flight.probe.end();
+        self.flight.prr.begin(self.cwnd());
         self.queue_cwr();
     }
 
     /// A reduction begins without a loss, and cannot be undone.
     pub(super) fn begin_cwr(&mut self) {
-        self.rec.undo.remember_ssthresh(0);
-        self.rec.undo.forget_point();
+        self.flight.undo.remember_ssthresh(0);
+        self.flight.undo.forget_point();
         self.begin_reduction();
         self.enter(RecoveryState::Cwr);
     }
 
     /// The same, because of marks.
     pub(super) fn begin_cwr_by_marks(&mut self) {
-        self.rec.undo.remember_ssthresh(0);
-        self.rec.undo.forget_point();
+        self.flight.undo.remember_ssthresh(0);
+        self.flight.undo.forget_point();
         self.start_reducing();
         self.reduce_ssthresh_by_marks();
         self.enter(RecoveryState::Cwr);
@@ -103,7 +103,8 @@ impl Run<'_> {
 
     /// *End of reduction*, while the state is still that of it.
     pub(super) fn end_reduction(&mut self) {
-        let undone = self.rec.state == RecoveryState::Recovery && self.rec.undo.point().is_none();
+        let undone =
+            self.flight.state == RecoveryState::Recovery && self.flight.undo.point().is_none();
         if !undone {
             self.lower_cwnd_to_ssthresh();
         }
@@ -118,10 +119,10 @@ impl Run<'_> {
         });
         self.forget_finished_retransmissions();
         self.make_undoable();
-        self.rec.undo.remember_ssthresh(0);
-        if !self.rec.is_reducing() {
+        self.flight.undo.remember_ssthresh(0);
+        if !self.flight.is_reducing() {
             let remembered = if self.facts.ece { 0 } else { self.remembered_ssthresh() };
-            self.rec.undo.remember_ssthresh(remembered);
+            self.flight.undo.remember_ssthresh(remembered);
             self.begin_reduction();
         }
         self.enter(RecoveryState::Recovery);
@@ -129,9 +130,9 @@ impl Run<'_> {
 
     /// UndoPoint and UndoRetrans begin.
     fn make_undoable(&mut self) {
-        let probe = u32::from(self.rec.probe.is_retrans());
+        let probe = u32::from(self.flight.probe.is_retrans());
         let again = self.flight.board.retrans_out() + probe;
-        self.rec.undo.begin(self.facts.una, again);
+        self.flight.undo.begin(self.facts.una, again);
     }
 
     /// *Enter Loss by a timeout.* The numbers are those of the page.
@@ -141,13 +142,13 @@ impl Run<'_> {
         // 2.
         self.mark_lost_by_timeout();
         let fresh = self.is_in(&[RecoveryState::Open, RecoveryState::Disorder]);
-        let repeated = self.rec.retries > 0;
+        let repeated = self.flight.retries > 0;
         let first_in_loss = self.is_in(&[RecoveryState::Loss]) && !repeated;
         // 3.
-        if fresh || self.rec.recovery_point <= self.facts.una || first_in_loss {
+        if fresh || self.flight.recovery_point <= self.facts.una || first_in_loss {
             let remembered = self.remembered_ssthresh();
-            self.rec.undo.remember_ssthresh(remembered);
-            self.rec.prr.begin(self.cwnd());
+            self.flight.undo.remember_ssthresh(remembered);
+            self.flight.prr.begin(self.cwnd());
             self.reduce_ssthresh();
             self.make_undoable();
         }
@@ -157,7 +158,7 @@ impl Run<'_> {
         // 5.
         let sacked = self.flight.board.sacked_out();
         if fresh && sacked >= u32::from(self.cx.config.tcp_reordering) {
-            self.rec.reordering.on_timeout(self.cx.config);
+            self.flight.reordering.on_timeout(self.cx.config);
         }
         // 7, which needs the previous state.
         let began = fresh || self.is_in(&[RecoveryState::Cwr]);
@@ -165,28 +166,28 @@ impl Run<'_> {
         // 6.
         self.enter_loss_by_timeout();
         self.begin_loss(frto);
-        self.rec.probe.end();
-        self.rec.retries = self.rec.retries.saturating_add(1);
+        self.flight.probe.end();
+        self.flight.retries = self.flight.retries.saturating_add(1);
         // 8.
         self.queue_cwr();
     }
 
     /// The state has become Loss, and lost data leaves.
     fn begin_loss(&mut self, frto: bool) {
-        self.rec.recovery_point = self.conn.nxt;
-        self.rec.frto = frto;
-        self.rec.permission = Permission::Lost;
+        self.flight.recovery_point = self.conn.nxt;
+        self.flight.frto = frto;
+        self.flight.permission = Permission::Lost;
     }
 
     /// The counters of a timeout.
     fn count_timeout(&mut self) {
         let counters = self.cx.counters;
         counters.bump(Counter::TcpTimeouts);
-        if self.rec.retries > 0 {
+        if self.flight.retries > 0 {
             return;
         }
         let (sack, any_sacked) = (self.conn.sack, self.flight.board.sacked_out() > 0);
-        let failed = match self.rec.state {
+        let failed = match self.flight.state {
             RecoveryState::Recovery if sack => Counter::TcpSackRecoveryFail,
             RecoveryState::Recovery => Counter::TcpRenoRecoveryFail,
             RecoveryState::Loss => Counter::TcpLossFailures,
@@ -199,15 +200,15 @@ impl Run<'_> {
 
     /// *Loss without congestion*: something is lost because it is too large for the path.
     pub(super) fn lose_without_congestion(&mut self) {
-        if self.rec.state == RecoveryState::Loss {
-            self.rec.frto = false;
-            self.rec.permission = Permission::Lost;
+        if self.flight.state == RecoveryState::Loss {
+            self.flight.frto = false;
+            self.flight.permission = Permission::Lost;
             return;
         }
         let remembered = self.remembered_ssthresh();
         self.set_ssthresh(remembered);
-        self.rec.undo.remember_ssthresh(0);
-        self.rec.undo.forget_point();
+        self.flight.undo.remember_ssthresh(0);
+        self.flight.undo.forget_point();
         self.enter_loss_without_congestion();
         let frto = false;
         self.begin_loss(frto);
@@ -220,14 +221,14 @@ impl Run<'_> {
         if marks == Marks::Drop {
             self.flight.board.unmark_lost();
         }
-        self.rec.undo.forget_point();
-        self.rec.rack.on_undo();
+        self.flight.undo.forget_point();
+        self.flight.rack.on_undo();
         self.flight.cc.on_event(Event::Undo);
-        let restored = self.rec.undo.ssthresh();
+        let restored = self.flight.undo.ssthresh();
         if restored == 0 {
             return;
         }
-        let cwnd = self.cwnd().max(self.rec.prr.recover_fs());
+        let cwnd = self.cwnd().max(self.flight.prr.recover_fs());
         self.set_cwnd(cwnd);
         if restored > self.ssthresh() {
             self.set_ssthresh(restored);
@@ -238,16 +239,16 @@ impl Run<'_> {
     /// A timeout was spurious (rows L1 and L2).
     pub(super) fn undo_timeout(&mut self) {
         self.undo(Marks::Drop, Counter::TcpLossUndo);
-        self.rec.retries = 0;
+        self.flight.retries = 0;
     }
 
     /// F, *full undo*: the recovery has ended, and was not needed or was.
     pub(super) fn try_full_undo(&mut self, counter: Counter) {
-        let undoable = self.rec.undo.point().is_some();
+        let undoable = self.flight.undo.point().is_some();
         if undoable && (self.is_delayed() || self.is_all_named()) {
             self.undo(Marks::Keep, counter);
         } else {
-            self.rec.rack.on_needed_recovery();
+            self.flight.rack.on_needed_recovery();
         }
     }
 
@@ -259,12 +260,12 @@ impl Run<'_> {
     }
 }
 
-impl Recovery {
+impl Flight {
     /// The path's MTU went down, and with it the MSS in `conn`: segments that are too large for it
     /// are lost, which is no sign of congestion (RFC 1191, section 6.4).
-    pub(crate) fn on_mss_lowered(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
-        flight.cc.on_event(Event::Mss(conn.smss));
-        let mut run = Run::new(cx, conn, self, flight);
+    pub(crate) fn on_mss_lowered(&mut self, cx: &Context, conn: &ConnView) {
+        self.cc.on_event(Event::Mss(conn.smss));
+        let mut run = Run::new(cx, conn, self);
         if run.flight.board.mark_lost_above_mss(conn.mss) {
             run.lose_without_congestion();
         }
@@ -273,8 +274,8 @@ impl Recovery {
 
     /// The SYN-ACK did not acknowledge data of our SYN (RFC 7413, section 4.2.2): that is lost,
     /// which is no sign of congestion.
-    pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, conn: &ConnView, flight: Flight) {
-        let mut run = Run::new(cx, conn, self, flight);
+    pub(crate) fn on_syn_data_refused(&mut self, cx: &Context, conn: &ConnView) {
+        let mut run = Run::new(cx, conn, self);
         run.flight.board.mark_all_lost(LossKind::NoCongestion);
         run.lose_without_congestion();
         run.start_rto();
@@ -283,30 +284,20 @@ impl Recovery {
 
     /// The SYN-ACK of an early connection leaves for the third time: the data after it is lost (RFC
     /// 7413). It is retransmitted when the handshake has ended.
-    pub(crate) fn on_third_syn_ack(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        flight: Flight,
-    ) -> TimerEffects {
-        if flight.board.is_empty() {
+    pub(crate) fn on_third_syn_ack(&mut self, cx: &Context, conn: &ConnView) -> TimerEffects {
+        if self.board.is_empty() {
             return TimerEffects::default();
         }
-        let mut run = Run::new(cx, conn, self, flight);
+        let mut run = Run::new(cx, conn, self);
         run.begin_loss_by_timeout();
         TimerEffects { cwr: run.finish(), ..TimerEffects::default() }
     }
 
     /// The handshake of an early connection has ended: its timeouts do not count any more, and the
     /// data in flight has its own timer. Until then the timer was that of the SYN-ACK.
-    pub(crate) fn on_early_handshake_done(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        flight: Flight,
-    ) {
+    pub(crate) fn on_early_handshake_done(&mut self, cx: &Context, conn: &ConnView) {
         self.retries = 0;
         self.trying_since = None;
-        self.restart_timeout(cx, conn, flight);
+        self.restart_timeout(cx, conn);
     }
 }

@@ -15,10 +15,10 @@ impl Run<'_> {
     pub(super) fn detect_loss(&mut self) {
         if !self.conn.sack {
             self.detect_loss_without_sack();
-        } else if self.rec.rack.take_pending()
+        } else if self.flight.rack.take_pending()
             && let Some(rest) = self.detect_loss_by_time()
         {
-            self.rec.timer.set(Waits::Reordering, self.cx.now + rest + LATER);
+            self.flight.timer.set(Waits::Reordering, self.cx.now + rest + LATER);
             self.facts.timer_started = true;
         }
     }
@@ -26,7 +26,7 @@ impl Run<'_> {
     /// RFC 8985, section 6.2, step 5. Returns the longest time after which one of the others is
     /// lost, if there are any.
     pub(super) fn detect_loss_by_time(&mut self) -> Option<Nanos> {
-        let (now, rack) = (self.cx.now, &self.rec.rack);
+        let (now, rack) = (self.cx.now, &self.flight.rack);
         let wait = rack.rtt() + rack.reo_wnd(&self.reordering_view(), self.cx.config);
         let newest = rack.newest();
         let last =
@@ -38,23 +38,23 @@ impl Run<'_> {
 
     fn reordering_view(&self) -> ReorderingView {
         ReorderingView {
-            seen: self.rec.reordering.seen() > 0,
+            seen: self.flight.reordering.seen() > 0,
             recovering: self.is_in(&[RecoveryState::Recovery, RecoveryState::Loss]),
             sacked: self.flight.board.sacked_out(),
-            dup_thresh: self.rec.reordering.dup_thresh(),
-            srtt: self.rec.rtt.srtt(),
-            min_rtt: self.rec.rtt.min_rtt(),
+            dup_thresh: self.flight.reordering.dup_thresh(),
+            srtt: self.flight.rtt.srtt(),
+            min_rtt: self.flight.rtt.min_rtt(),
         }
     }
 
     /// The first segment is lost after enough duplicates (RFC 5681, section 3.2), and in Recovery
     /// after an ACK of a part (RFC 6582, section 3.2).
     fn detect_loss_without_sack(&mut self) {
-        let lost = match self.rec.state {
+        let lost = match self.flight.state {
             RecoveryState::Recovery => self.facts.advanced,
             RecoveryState::Loss => false,
             RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Cwr => {
-                self.flight.board.sacked_out() >= self.rec.reordering.dup_thresh()
+                self.flight.board.sacked_out() >= self.flight.reordering.dup_thresh()
             }
         };
         if lost {
@@ -66,7 +66,7 @@ impl Run<'_> {
     /// 6.3); everything without SACK, or if the peer has taken back what it SACKed (RFC 2018,
     /// section 8).
     pub(super) fn mark_lost_by_timeout(&mut self) {
-        let (now, rtt, sack) = (self.cx.now, self.rec.rack.rtt(), self.conn.sack);
+        let (now, rtt, sack) = (self.cx.now, self.flight.rack.rtt(), self.conn.sack);
         if self.flight.board.on_timeout(|sent_at| !sack || now.nanos_since(sent_at) >= rtt) {
             self.cx.counters.bump(Counter::TcpSackReneging);
         } else {

@@ -73,7 +73,7 @@ fn play(s: &mut Sender, step: &Step) {
         }
         Step::Window(bytes) => drop(s.on_ack(&ack(una).window(*bytes))),
         Step::Timer { output } => {
-            if s.rec.deadline().is_some() {
+            if s.flight.deadline().is_some() {
                 s.fire();
             }
             if *output {
@@ -82,7 +82,7 @@ fn play(s: &mut Sender, step: &Step) {
         }
         Step::Mss(mss) => {
             (s.conn.mss, s.conn.smss) = ((*mss).min(s.conn.mss), (*mss).min(s.conn.smss));
-            s.call(|rec, cx, conn, flight| rec.on_mss_lowered(cx, conn, flight));
+            s.call(|flight, cx, conn| flight.on_mss_lowered(cx, conn));
             s.output();
         }
         Step::Complete => s.completed = Serial(u64::MAX),
@@ -93,28 +93,28 @@ fn play(s: &mut Sender, step: &Step) {
 fn naive_pipe(s: &Sender) -> u32 {
     let mut pipe = 0_i64;
     let mut marked = 0_i64;
-    for range in s.board.iter() {
+    for range in s.flight.board.iter() {
         let segs = i64::from(range.segs());
         pipe += segs;
         pipe -= if range.sacked || range.lost { segs } else { 0 };
         pipe += if range.resent { segs } else { 0 };
         marked += if range.sacked { segs } else { 0 };
     }
-    let dup_count = i64::from(s.board.sacked_out()) - marked;
+    let dup_count = i64::from(s.flight.board.sacked_out()) - marked;
     u32::try_from((pipe - dup_count).max(0)).expect("a few segments")
 }
 
 fn check(s: &Sender) -> Result<(), TestCaseError> {
-    prop_assert_eq!(s.board.pipe(), naive_pipe(s));
-    let outstanding = !s.board.is_empty();
-    let runs = s.rec.deadline().is_some();
-    let probes = s.rec.due_probe().is_some();
+    prop_assert_eq!(s.flight.board.pipe(), naive_pipe(s));
+    let outstanding = !s.flight.board.is_empty();
+    let runs = s.flight.deadline().is_some();
+    let probes = s.flight.due_probe().is_some();
     prop_assert!(runs == outstanding || s.gave_up || probes, "a timer runs while data is out");
-    prop_assert!(s.cc.cwnd() >= 1 && s.rec.dup_thresh() >= 1);
-    if s.rec.state() == RecoveryState::Open && outstanding {
-        prop_assert!(s.conn.sack || s.board.sacked_out() == 0);
+    prop_assert!(s.flight.cc.cwnd() >= 1 && s.flight.dup_thresh() >= 1);
+    if s.flight.state() == RecoveryState::Open && outstanding {
+        prop_assert!(s.conn.sack || s.flight.board.sacked_out() == 0);
     }
-    prop_assert!(s.rec.dsack_dups() == 0 || s.conn.sack);
+    prop_assert!(s.flight.dsack_dups() == 0 || s.conn.sack);
     Ok(())
 }
 
@@ -156,7 +156,7 @@ proptest! {
         let mut lost = lost.into_iter();
         let mut left = s.write(40_000);
         for _ in 0..2000 {
-            if s.board.is_empty() && s.conn.unsent == 0 {
+            if s.flight.board.is_empty() && s.conn.unsent == 0 {
                 break;
             }
             // The peer echoes the time at which a segment left.
@@ -180,21 +180,21 @@ proptest! {
             check(&s)?;
             // A dozen copies in a row were lost.
             prop_assume!(!s.gave_up);
-            if left.is_empty() && s.rec.deadline().is_some() {
+            if left.is_empty() && s.flight.deadline().is_some() {
                 left = s.on_timer();
             }
         }
         prop_assert_eq!(receiver.next, 40_001);
-        prop_assert!(s.board.is_empty());
-        prop_assert!(s.rec.deadline().is_none());
+        prop_assert!(s.flight.board.is_empty());
+        prop_assert!(s.flight.deadline().is_none());
         // Without loss and marks the connection behaves like any other again.
         for ack_of in [41_001, 42_001, 43_001] {
             s.write(1000);
             s.wait(100);
             s.on_ack(&ack(ack_of));
         }
-        prop_assert_eq!(s.rec.state(), RecoveryState::Open);
-        prop_assert_eq!(s.rec.rtt().backoff(), 0);
+        prop_assert_eq!(s.flight.state(), RecoveryState::Open);
+        prop_assert_eq!(s.flight.rtt().backoff(), 0);
     }
 }
 

@@ -58,7 +58,7 @@ impl Run<'_> {
                 if !(row.guard)(self) {
                     continue;
                 }
-                self.rec.note_row(row.name);
+                self.flight.note_row(row.name);
                 match (row.effect)(self) {
                     Then::Next => {}
                     Then::End => return,
@@ -79,7 +79,7 @@ impl Run<'_> {
 
     /// F-RTO runs, and new data has left since the timeout.
     fn frto_has_sent_new(&self) -> bool {
-        self.rec.frto && self.rec.recovery_point < self.conn.nxt
+        self.flight.frto && self.flight.recovery_point < self.conn.nxt
     }
 }
 
@@ -90,7 +90,7 @@ static EVERY_ACK: [Row; 7] = [
         name: "A1",
         guard: ALWAYS,
         effect: |run| {
-            run.rec.permission = Permission::None;
+            run.flight.permission = Permission::None;
             Then::Next
         },
     },
@@ -98,7 +98,7 @@ static EVERY_ACK: [Row; 7] = [
         name: "A2",
         guard: |run| run.facts.ece,
         effect: |run| {
-            run.rec.undo.remember_ssthresh(0);
+            run.flight.undo.remember_ssthresh(0);
             Then::Next
         },
     },
@@ -114,13 +114,13 @@ static EVERY_ACK: [Row; 7] = [
         name: "A4",
         guard: |run| run.is_in(&[Open]),
         effect: |run| {
-            run.rec.undo.forget_first_retrans();
+            run.flight.undo.forget_first_retrans();
             Then::Go(Table::Open)
         },
     },
     Row {
         name: "A5",
-        guard: |run| run.is_in(&[Cwr]) && run.rec.recovery_point < run.facts.una,
+        guard: |run| run.is_in(&[Cwr]) && run.flight.recovery_point < run.facts.una,
         effect: |run| {
             run.end_reduction();
             run.enter(Open);
@@ -129,7 +129,7 @@ static EVERY_ACK: [Row; 7] = [
     },
     Row {
         name: "A6",
-        guard: |run| run.is_in(&[Recovery]) && run.rec.recovery_point <= run.facts.una,
+        guard: |run| run.is_in(&[Recovery]) && run.flight.recovery_point <= run.facts.una,
         effect: |run| {
             run.flight.board.clear_duplicates();
             run.try_full_undo(Counter::TcpFullUndo);
@@ -146,7 +146,7 @@ static EVERY_ACK: [Row; 7] = [
         name: "A7",
         guard: ALWAYS,
         effect: |run| {
-            Then::Go(match run.rec.state {
+            Then::Go(match run.flight.state {
                 Open | Disorder | Cwr => Table::Open,
                 Recovery => Table::Recovery,
                 Loss => Table::Loss,
@@ -172,7 +172,7 @@ static OPEN: [Row; 8] = [
         guard: |run| run.is_in(&[Open, Disorder]) && run.is_all_named(),
         effect: |run| {
             run.undo(Marks::Keep, Counter::TcpDsackUndo);
-            run.rec.rack.on_dsack_undo();
+            run.flight.rack.on_dsack_undo();
             Then::Next
         },
     },
@@ -196,7 +196,7 @@ static OPEN: [Row; 8] = [
         name: "O5",
         guard: |run| !run.is_lost() && run.facts.ece && run.is_in(&[Cwr]),
         effect: |run| {
-            run.rec.undo.remember_ssthresh(0);
+            run.flight.undo.remember_ssthresh(0);
             Then::End
         },
     },
@@ -224,7 +224,7 @@ static OPEN: [Row; 8] = [
         guard: ALWAYS,
         effect: |run| {
             run.begin_recovery();
-            run.rec.permission = Permission::Lost;
+            run.flight.permission = Permission::Lost;
             Then::End
         },
     },
@@ -251,7 +251,7 @@ static RECOVERY: [Row; 9] = [
             if run.conn.sack {
                 // Detection skips ranges that are marked lost already: it starts the timer for the
                 // others, even if the delivered segments are not new to RACK.
-                run.rec.rack.on_undo();
+                run.flight.rack.on_undo();
                 run.detect_loss();
             }
             run.forget_finished_retransmissions();
@@ -276,7 +276,7 @@ static RECOVERY: [Row; 9] = [
         guard: |run| run.is_all_named(),
         effect: |run| {
             run.undo(Marks::Keep, Counter::TcpDsackUndo);
-            run.rec.rack.on_dsack_undo();
+            run.flight.rack.on_dsack_undo();
             run.forget_finished_retransmissions();
             run.settle();
             Then::Next
@@ -303,7 +303,7 @@ static RECOVERY: [Row; 9] = [
         name: "R9",
         guard: ALWAYS,
         effect: |run| {
-            run.rec.permission = Permission::Lost;
+            run.flight.permission = Permission::Lost;
             Then::End
         },
     },
@@ -325,7 +325,7 @@ static LOSS: [Row; 7] = [
     },
     Row {
         name: "L2",
-        guard: |run| run.rec.frto && run.delivers_original(),
+        guard: |run| run.flight.frto && run.delivers_original(),
         effect: |run| {
             run.undo_timeout();
             run.cx.counters.bump(Counter::TcpSpuriousRtos);
@@ -341,30 +341,30 @@ static LOSS: [Row; 7] = [
         name: "L3",
         guard: |run| run.frto_has_sent_new() && (run.facts.sacked.sacked || run.duplicates() > 0),
         effect: |run| {
-            run.rec.frto = false;
+            run.flight.frto = false;
             Then::Next
         },
     },
     Row {
         name: "L4",
         guard: |run| {
-            let (point, una) = (run.rec.recovery_point, run.facts.una);
-            let sent_nothing = run.rec.frto && point == run.conn.nxt;
+            let (point, una) = (run.flight.recovery_point, run.facts.una);
+            let sent_nothing = run.flight.frto && point == run.conn.nxt;
             sent_nothing && run.facts.advanced && una < point
         },
         effect: |run| {
             let open = run.conn.nxt < run.conn.window_end(run.facts.una);
             if open && run.conn.has_unsent() {
-                run.rec.permission = Permission::NewFirst;
+                run.flight.permission = Permission::NewFirst;
                 return Then::Go(Table::EndOfLoss);
             }
-            run.rec.frto = false;
+            run.flight.frto = false;
             Then::Next
         },
     },
     Row {
         name: "L5",
-        guard: |run| run.rec.recovery_point <= run.facts.una,
+        guard: |run| run.flight.recovery_point <= run.facts.una,
         effect: |run| {
             run.try_full_undo(Counter::TcpLossUndo);
             if run.must_stay() {
@@ -379,7 +379,7 @@ static LOSS: [Row; 7] = [
         name: "L6",
         guard: |run| !run.conn.sack,
         effect: |run| {
-            if run.rec.recovery_point < run.conn.nxt && run.duplicates() > 0 {
+            if run.flight.recovery_point < run.conn.nxt && run.duplicates() > 0 {
                 run.add_duplicates();
             } else if run.facts.advanced {
                 run.flight.board.clear_duplicates();
@@ -391,7 +391,7 @@ static LOSS: [Row; 7] = [
         name: "L7",
         guard: ALWAYS,
         effect: |run| {
-            run.rec.permission = Permission::Lost;
+            run.flight.permission = Permission::Lost;
             Then::Go(Table::EndOfLoss)
         },
     },

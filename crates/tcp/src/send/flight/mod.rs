@@ -6,10 +6,10 @@
 //!
 //! # Theory of operation
 //!
-//! [`Recovery`] has the variables of RFC 5681, 5682, 6298, 6582, 6675, 8985 and 9937. It works on
-//! the scoreboard and the congestion controller, which it borrows from the send half with each call
-//! ([`Flight`]). It reads the connection through a [`ConnView`]. Its results are the work that
-//! other parts must do. It sends nothing: output calls [`Recovery::next_retransmission`] and
+//! [`Flight`] owns the scoreboard, the congestion controller and the variables of RFC 5681, 5682,
+//! 6298, 6582, 6675, 8985 and 9937, and nothing else changes them. It reads the connection through
+//! a [`ConnView`]. Its results are the work that
+//! other parts must do. It sends nothing: output calls [`Flight::next_retransmission`] and
 //! reports the packets that left.
 //!
 //! An ACK takes the steps of section 3 ([`ack`]). One of them walks the tables of section 4
@@ -19,7 +19,7 @@
 //! | section of docs/recovery.md | file |
 //! |---|---|
 //! | 1. Variables | `mod.rs`, and the file of each subject |
-//! | 2. Scoreboard | `../scoreboard/` |
+//! | 2. Scoreboard | `scoreboard/` |
 //! | 2. DSACK; delivered and original | `ack.rs` |
 //! | 2. Reordering that is learnt | `reordering.rs`, `ack.rs` |
 //! | 3. One ACK: what comes before, and step 1 | `checks.rs`, for input to ask |
@@ -43,23 +43,23 @@
 //! # Who calls what
 //!
 //! - A segment came: input calls [`AckNumber::of`] and [`WindowView::brings_window`], takes the
-//!   window, and calls [`Recovery::on_ack`] while SND.UNA has not moved yet.
-//! - The timer fired: [`Recovery::on_timer`].
-//! - Output sends lost data: [`Recovery::next_retransmission`], then
-//!   [`Recovery::on_retransmitted`], until there is no more.
-//! - Output sends new data: [`Recovery::restart_after_idle`] and [`Recovery::new_data_quota`], then
-//!   [`Recovery::on_new_data`] with SND.NXT after it.
-//! - The queue below was full: [`Recovery::on_refused`].
-//! - No more new data leaves: [`Recovery::end_new_first`] returns whether lost data leaves in its
+//!   window, and calls [`Flight::on_ack`] while SND.UNA has not moved yet.
+//! - The timer fired: [`Flight::on_timer`].
+//! - Output sends lost data: [`Flight::next_retransmission`], then
+//!   [`Flight::on_retransmitted`], until there is no more.
+//! - Output sends new data: [`Flight::restart_after_idle`] and [`Flight::new_data_quota`], then
+//!   [`Flight::on_new_data`] with SND.NXT after it.
+//! - The queue below was full: [`Flight::on_refused`].
+//! - No more new data leaves: [`Flight::end_new_first`] returns whether lost data leaves in its
 //!   place.
-//! - Output has ended: [`Recovery::on_output_end`].
-//! - The MSS went down: [`Recovery::on_mss_lowered`].
-//! - The handshake ended: [`Recovery::on_established`], or with early data
-//!   [`Recovery::on_early_handshake_done`] before the ACK is taken.
-//! - A SYN-ACK did not acknowledge data of our SYN: [`Recovery::on_syn_data_refused`].
-//! - A SYN-ACK before early data was lost twice: [`Recovery::on_third_syn_ack`].
+//! - Output has ended: [`Flight::on_output_end`].
+//! - The MSS went down: [`Flight::on_mss_lowered`].
+//! - The handshake ended: [`Flight::on_established`], or with early data
+//!   [`Flight::on_early_handshake_done`] before the ACK is taken.
+//! - A SYN-ACK did not acknowledge data of our SYN: [`Flight::on_syn_data_refused`].
+//! - A SYN-ACK before early data was lost twice: [`Flight::on_third_syn_ack`].
 //!
-//! After each of them the retransmission timer is set to [`Recovery::deadline`].
+//! After each of them the retransmission timer is set to [`Flight::deadline`].
 //!
 //! All windows count wire segments. There is no queue here and no heap allocation.
 
@@ -79,6 +79,8 @@ mod resend;
 mod rto_bounds;
 mod rtt;
 mod run;
+pub(crate) mod scoreboard;
+mod syn;
 mod table;
 mod timer;
 mod undo;
@@ -92,22 +94,22 @@ pub(crate) use rto_bounds::OwnRtoBounds;
 pub(crate) use rtt::RttEstimator;
 pub(crate) use timer::Waits;
 pub(crate) use view::{
-    AckEffects, AckView, ConnView, Cwr, Departure, Flight, Marks, NextRetransmission, PeerView,
-    TimerEffects,
+    AckEffects, AckView, ConnView, Cwr, Departure, Marks, NextRetransmission, PeerView,
 };
 
 use plimsoll_wire::SeqNum;
 
-use super::scoreboard::Scoreboard;
-use crate::config::Config;
-use crate::context::Context;
-use crate::counters::Counter;
+use crate::algorithm::CongestionAlgorithm;
+use crate::config::{Config, Options};
+use crate::congestion::bbr::state::BbrModel;
+use crate::congestion::{Controller, Event};
 use crate::serial::Serial;
 use crate::time::{Instant, Nanos};
 use loss_probe::LossProbe;
 use prr::Prr;
 use rack::Rack;
 use reordering::Reordering;
+use scoreboard::Scoreboard;
 use timer::RetransmitTimer;
 use undo::Undo;
 
@@ -137,9 +139,13 @@ enum Permission {
     None,
 }
 
-/// The variables of loss recovery of one connection.
+/// The sent data of one connection: its state, the recovery of losses, and the window.
 #[derive(Debug)]
-pub(crate) struct Recovery {
+pub(crate) struct Flight {
+    /// All sent data, and its state.
+    board: Scoreboard,
+    /// cwnd, ssthresh and the algorithm.
+    cc: Controller,
     state: RecoveryState,
     permission: Permission,
     /// F-RTO runs (RFC 5682).
@@ -190,10 +196,14 @@ struct Figures {
     bytes_retrans: u64,
 }
 
-impl Recovery {
+impl Flight {
     /// That of a connection that opens.
-    pub(crate) fn new(config: &Config) -> Recovery {
-        Recovery {
+    pub(crate) fn new(config: &Config, options: &Options) -> Flight {
+        let algorithm = options.congestion.unwrap_or(config.tcp_congestion_control);
+        let cc = Controller::new(algorithm, options.initial_cwnd(config), config);
+        let mut flight = Flight {
+            board: Scoreboard::new(),
+            cc,
             state: RecoveryState::Open,
             permission: Permission::Lost,
             frto: false,
@@ -216,7 +226,20 @@ impl Recovery {
             figures: Figures::default(),
             #[cfg(test)]
             rows: std::vec::Vec::new(),
-        }
+        };
+        flight.board.note_losses(flight.cc.wants_losses());
+        flight.set_rto_bounds(options);
+        flight
+    }
+
+    /// The state of all sent data.
+    pub(crate) fn board(&self) -> &Scoreboard {
+        &self.board
+    }
+
+    /// Congestion control.
+    pub(crate) fn cc(&self) -> &Controller {
+        &self.cc
     }
 
     /// When the timer of retransmission fires, if it runs. It is to be armed so after each call.
@@ -239,14 +262,71 @@ impl Recovery {
         &self.rtt
     }
 
+    /// The smoothed round trip; zero before the first sample.
+    pub(crate) fn srtt(&self) -> Nanos {
+        self.rtt.srtt().unwrap_or_default()
+    }
+
     /// The timeout, with backoff (`tcpi_rto`).
     pub(crate) fn rto(&self, config: &Config) -> Nanos {
         self.rtt.rto(config)
     }
 
-    /// The socket is given its own bounds for the timeout. A timer that runs keeps its time.
-    pub(crate) fn set_own_rto_bounds(&mut self, bounds: OwnRtoBounds) {
-        self.rtt.set_own_bounds(bounds);
+    /// The options that bound the timeout were set. A timer that runs keeps its time.
+    pub(crate) fn set_rto_bounds(&mut self, options: &Options) {
+        self.rtt.set_own_bounds(OwnRtoBounds::of(options));
+    }
+
+    /// Full segments have `smss` bytes from now on.
+    pub(crate) fn set_smss(&mut self, smss: u16) {
+        self.cc.on_event(Event::Mss(smss));
+    }
+
+    /// Another algorithm decides from now on.
+    pub(crate) fn set_algorithm(&mut self, algorithm: CongestionAlgorithm, smss: u16) {
+        self.cc.switch(algorithm, smss, self.srtt());
+        self.board.note_losses(self.cc.wants_losses());
+    }
+
+    /// The states that the congestion controller went to since the last call.
+    pub(crate) fn take_model_changes(&mut self) -> impl Iterator<Item = BbrModel> + use<> {
+        self.cc.take_changes()
+    }
+
+    /// Whether [`release`](Self::release) would free any memory at rest.
+    pub(crate) fn is_releasable(&self) -> bool {
+        self.board.is_leased() || self.cc.is_releasable()
+    }
+
+    /// Gives back all that only data needs that is outstanding.
+    pub(crate) fn release(&mut self) {
+        self.board.release_all();
+        self.cc.release();
+    }
+
+    /// The connection is CLOSED: nothing is outstanding any more.
+    pub(crate) fn clear(&mut self) {
+        self.board = Scoreboard::new();
+    }
+
+    /// The peer's window holds data back.
+    pub(crate) fn on_rwnd_limited(&mut self) {
+        self.cc.on_rwnd_limited(self.figures.delivered, self.board.pipe());
+    }
+
+    /// The latest range carries PSH.
+    pub(crate) fn mark_pushed(&mut self) {
+        self.board.mark_pushed();
+    }
+
+    /// The latest range ends a record.
+    pub(crate) fn mark_record(&mut self) {
+        self.board.mark_record();
+    }
+
+    /// The application limits the data in flight (draft-ietf-ccwg-bbr, section 4.1.2.4).
+    pub(crate) fn mark_app_limited(&mut self) {
+        self.board.mark_app_limited(self.figures.delivered);
     }
 
     /// A probe of a closed window left: the backoff is shared.
@@ -326,20 +406,25 @@ impl Recovery {
         self.waits_below
     }
 
-    /// A SYN or a SYN-ACK left again.
-    pub(crate) fn on_syn_retransmitted(&mut self) {
-        self.figures.total_retrans = self.figures.total_retrans.saturating_add(1);
+    /// Makes the controller record its inputs.
+    #[cfg(test)]
+    pub(crate) fn record_congestion(&mut self) {
+        self.cc.record();
+        self.board.note_losses(true);
     }
 
-    /// Our SYN-ACK was marked on its way (RFC 9768, section 3.2.2.2).
-    pub(crate) fn on_syn_ack_marked(&mut self, cx: &Context) {
-        self.figures.delivered_ce = self.figures.delivered_ce.wrapping_add(1);
-        cx.counters.bump(Counter::TcpDeliveredCe);
+    /// The inputs recorded since the last call.
+    #[cfg(test)]
+    pub(crate) fn recorded_congestion(
+        &mut self,
+    ) -> std::vec::Vec<crate::congestion::recorder::Input> {
+        self.cc.recorded()
     }
 
-    /// Our SYN was delivered with data (Fast Open): it counts as a segment.
-    pub(crate) fn on_syn_delivered(&mut self) {
-        self.figures.delivered = self.figures.delivered.wrapping_add(1);
+    /// The ranges that were marked lost and not reported.
+    #[cfg(test)]
+    pub(crate) fn take_recorded_losses(&mut self) -> std::vec::Vec<scoreboard::LostRange> {
+        self.board.take_losses()
     }
 
     /// As if there had never been a sample.
@@ -349,9 +434,11 @@ impl Recovery {
     }
 
     /// Checks the invariants between two calls.
-    pub(crate) fn check_invariants(&self, board: &Scoreboard) {
+    pub(crate) fn check_invariants(&self) {
+        self.board.check_invariants();
+        self.cc.check_invariants();
         assert!(
-            !board.is_empty() || self.deadline().is_none(),
+            !self.board.is_empty() || self.deadline().is_none(),
             "a timer runs, and nothing is outstanding"
         );
         assert!(self.dup_thresh() >= 1, "DupThresh is one segment at least");

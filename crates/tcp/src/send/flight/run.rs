@@ -2,9 +2,9 @@
 
 use plimsoll_wire::SeqNum;
 
-use super::super::scoreboard::{Delivered, LostSums, XmitOrder};
-use super::view::{AckView, ConnView, Cwr, Flight, Marks};
-use super::{Recovery, RecoveryState};
+use super::scoreboard::{Delivered, LostSums, XmitOrder};
+use super::view::{AckView, ConnView, Cwr, Marks};
+use super::{Flight, RecoveryState};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::mtu::search::ProbeOutcome;
@@ -70,23 +70,17 @@ pub(super) struct Facts {
 pub(super) struct Run<'a> {
     pub(super) cx: &'a Context<'a>,
     pub(super) conn: &'a ConnView,
-    pub(super) rec: &'a mut Recovery,
-    pub(super) flight: Flight<'a>,
+    pub(super) flight: &'a mut Flight,
     pub(super) facts: Facts,
     /// The treatment of CWR, if there is one.
     pub(super) cwr: Option<Cwr>,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(
-        cx: &'a Context<'a>,
-        conn: &'a ConnView,
-        rec: &'a mut Recovery,
-        flight: Flight<'a>,
-    ) -> Run<'a> {
+    pub(super) fn new(cx: &'a Context<'a>, conn: &'a ConnView, flight: &'a mut Flight) -> Run<'a> {
         let lost_before = flight.board.lost_sums();
         let facts = Facts { una: conn.una, lost_before, ..Facts::default() };
-        Run { cx, conn, rec, flight, facts, cwr: None }
+        Run { cx, conn, flight, facts, cwr: None }
     }
 
     /// Reads the values of the segment itself.
@@ -109,7 +103,7 @@ impl<'a> Run<'a> {
 
     /// The state is one of these.
     pub(super) fn is_in(&self, states: &[RecoveryState]) -> bool {
-        states.contains(&self.rec.state)
+        states.contains(&self.flight.state)
     }
 
     /// Whether something is lost.
@@ -151,19 +145,19 @@ impl<'a> Run<'a> {
 
     /// *All named* of section 6.
     pub(super) fn is_all_named(&self) -> bool {
-        self.rec.undo.is_all_named()
+        self.flight.undo.is_all_named()
     }
 
     /// *Delayed* of section 6, while the reduction may be undone.
     pub(super) fn is_delayed(&self) -> bool {
-        let (facts, rec) = (&self.facts, &self.rec);
-        rec.undo.point().is_some()
-            && rec.undo.is_delayed(self.conn, facts.una, facts.tsecr, rec.recovery_point)
+        let (facts, flight) = (&self.facts, &*self.flight);
+        flight.undo.point().is_some()
+            && flight.undo.is_delayed(self.conn, facts.una, facts.tsecr, flight.recovery_point)
     }
 
     /// Without SACK, everything up to RecoveryPoint is acknowledged and nothing beyond it: later
     /// duplicates may still be about retransmitted data (RFC 6582).
     pub(super) fn must_stay(&self) -> bool {
-        !self.conn.sack && self.facts.una == self.rec.recovery_point
+        !self.conn.sack && self.facts.una == self.flight.recovery_point
     }
 }

@@ -10,10 +10,9 @@ use std::vec::Vec;
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 
-use super::super::scoreboard::{Scoreboard, SentRange};
+use super::scoreboard::SentRange;
+use super::view::TimerEffects;
 use super::*;
-use crate::algorithm::CongestionAlgorithm;
-use crate::congestion::Controller;
 use crate::context::Context;
 use crate::counters::{Counter, Counters};
 use crate::handshake::TimestampState;
@@ -107,9 +106,7 @@ pub(super) struct Sender {
     pub(super) config: Config,
     pub(super) counters: Counters,
     pub(super) conn: ConnView,
-    pub(super) board: Scoreboard,
-    pub(super) cc: Controller,
-    pub(super) rec: Recovery,
+    pub(super) flight: Flight,
     pub(super) now: Instant,
     /// Packets up to this one have left the machine.
     pub(super) completed: Serial,
@@ -144,13 +141,10 @@ pub(super) fn sender_without_probes() -> Sender {
 
 impl Sender {
     pub(super) fn with(config: Config, conn: ConnView) -> Sender {
-        let cc = Controller::new(CongestionAlgorithm::Cubic, config.initcwnd, &config);
         let mut sender = Sender {
-            rec: Recovery::new(&config),
+            flight: Flight::new(&config, &Options::default()),
             counters: Counters::new(),
             conn,
-            board: Scoreboard::new(),
-            cc,
             now: Instant::from_millis(100),
             completed: Serial(u64::MAX),
             cwr: None,
@@ -160,23 +154,20 @@ impl Sender {
             config,
         };
         let sample = (Some(Nanos::from_millis(100)), false);
-        sender.call(|rec, cx, conn, flight| rec.on_established(cx, conn, sample, flight.cc));
+        sender.call(|flight, cx, conn| flight.on_established(cx, conn, sample));
         sender
     }
 
     /// Calls recovery with all its arguments.
     pub(super) fn call<R>(
         &mut self,
-        call: impl FnOnce(&mut Recovery, &Context, &ConnView, Flight) -> R,
+        call: impl FnOnce(&mut Flight, &Context, &ConnView) -> R,
     ) -> R {
         let below = Below { completed: self.completed, completions: true, ..Below::default() };
         let cx = Context { now: self.now, below, config: &self.config, counters: &self.counters };
-        let flight = Flight { board: &mut self.board, cc: &mut self.cc };
-        let result = call(&mut self.rec, &cx, &self.conn, flight);
-        self.rows.append(&mut self.rec.rows);
-        self.board.check_invariants();
-        self.cc.check_invariants();
-        self.rec.check_invariants(&self.board);
+        let result = call(&mut self.flight, &cx, &self.conn);
+        self.rows.append(&mut self.flight.rows);
+        self.flight.check_invariants();
         result
     }
 
@@ -196,13 +187,13 @@ impl Sender {
 
     /// State, cwnd and ssthresh.
     pub(super) fn window(&self) -> (RecoveryState, u32, u32) {
-        (self.rec.state(), self.cc.cwnd(), self.cc.ssthresh())
+        (self.flight.state(), self.flight.cc.cwnd(), self.flight.cc.ssthresh())
     }
 
     /// Milliseconds until the timer fires.
     pub(super) fn timer(&self) -> Option<(Waits, u128)> {
-        let until = self.rec.deadline()?;
-        Some((self.rec.waits_for()?, until.since(self.now).as_millis()))
+        let until = self.flight.deadline()?;
+        Some((self.flight.waits_for()?, until.since(self.now).as_millis()))
     }
 
     pub(super) fn relative(&self, seq: SeqNum) -> u32 {
@@ -238,7 +229,7 @@ impl Sender {
             marks: ack.marks,
             segs: ack.segs,
         };
-        let effects = self.call(|rec, cx, conn, flight| rec.on_ack(cx, conn, &view, flight));
+        let effects = self.call(|flight, cx, conn| flight.on_ack(cx, conn, &view));
         self.conn.una = self.conn.una.max(absolute);
         self.cwr = effects.cwr.or(self.cwr);
         effects
@@ -252,9 +243,9 @@ impl Sender {
 
     /// Waits for the timer and lets it fire. Nothing leaves yet.
     pub(super) fn fire(&mut self) -> TimerEffects {
-        let until = self.rec.deadline().expect("a timer runs");
+        let until = self.flight.deadline().expect("a timer runs");
         self.now = self.now.max(until);
-        let effects = self.call(|rec, cx, conn, flight| rec.on_timer(cx, conn, flight));
+        let effects = self.call(|flight, cx, conn| flight.on_timer(cx, conn));
         self.gave_up |= effects.give_up;
         effects
     }
@@ -275,51 +266,56 @@ impl Sender {
             while let Some(text) = self.send_new() {
                 left.push(text);
             }
-            if !self.call(|rec, _, conn, _| rec.end_new_first(conn)) {
+            if !self.call(|flight, _, conn| flight.end_new_first(conn)) {
                 break;
             }
         }
-        self.call(|rec, cx, conn, flight| rec.on_output_end(cx, conn, flight, false));
+        self.call(|flight, cx, conn| flight.on_output_end(cx, conn, false));
         left
     }
 
     fn depart(&mut self, start: SeqNum, end: SeqNum) -> Departure {
         let serial = self.next_serial;
         self.next_serial.0 += 1;
-        let fin = self.board.outstanding().1 && self.board.back().is_some_and(|l| l.end == end);
+        let fin = self.flight.board.outstanding().1
+            && self.flight.board.back().is_some_and(|l| l.end == end);
         let (mss, departs) = (self.conn.smss, self.now + self.conn.pacing_delay);
         Departure { start, end, fin, mss, serial, departs }
     }
 
     fn retransmit(&mut self) -> Option<String> {
         // Small ranges that are joined may change pipe after it was read.
-        let full = self.cc.cwnd() <= self.board.pipe();
-        let next =
-            self.call(|rec, cx, conn, flight| rec.next_retransmission(cx, conn, flight, 65_000));
+        let full = self.flight.cc.cwnd() <= self.flight.board.pipe();
+        let next = self.call(|flight, cx, conn| flight.next_retransmission(cx, conn, 65_000));
         let (kind, start, end) = match next {
             NextRetransmission::None | NextRetransmission::Below => return None,
             NextRetransmission::Lost { start, end } => {
                 let waits = |r: &SentRange| r.start == start && r.wants_retransmission();
-                assert!(self.board.iter().any(waits), "only what is lost leaves again");
+                assert!(self.flight.board.iter().any(waits), "only what is lost leaves again");
                 assert!(!full, "cwnd holds what is lost");
-                assert!(end <= self.board.iter().find(|r| waits(r)).map_or(start, |r| r.end));
+                assert!(
+                    end <= self.flight.board.iter().find(|r| waits(r)).map_or(start, |r| r.end)
+                );
                 ('R', start, end)
             }
             NextRetransmission::Probe { start, end } => ('P', start, end),
         };
         let left = self.depart(start, end);
-        self.call(|rec, cx, conn, flight| rec.on_retransmitted(cx, conn, flight, &left));
+        self.call(|flight, cx, conn| flight.on_retransmitted(cx, conn, &left));
         Some(format!("{kind} {}:{}", self.relative(start), self.relative(end)))
     }
 
     fn send_new(&mut self) -> Option<String> {
-        let quota = self.call(|rec, _, _, flight| rec.new_data_quota(flight.board, flight.cc));
+        let quota = self.call(|flight, _, _| flight.new_data_quota());
         let end = self.conn.una + self.conn.wnd;
         let usable = if self.conn.nxt < end { end.since(self.conn.nxt) } else { 0 };
         let len = self.conn.unsent.min(quota.saturating_mul(MSS)).min(usable);
         (len > 0).then(|| {
-            let probe = self.rec.due_probe() == Some(Probe::New);
-            assert!(probe || self.board.pipe() < self.cc.cwnd(), "cwnd holds new data");
+            let probe = self.flight.due_probe() == Some(Probe::New);
+            assert!(
+                probe || self.flight.board.pipe() < self.flight.cc.cwnd(),
+                "cwnd holds new data"
+            );
             self.conn.unsent -= len;
             self.send_now(len)
         })
@@ -330,7 +326,7 @@ impl Sender {
         let start = self.conn.nxt;
         let left = Departure { fin: false, ..self.depart(start, start + len) };
         self.conn.nxt += len;
-        self.call(|rec, cx, conn, flight| rec.on_new_data(cx, conn, flight, &left));
+        self.call(|flight, cx, conn| flight.on_new_data(cx, conn, &left));
         format!("N {}:{}", self.relative(left.start), self.relative(left.end))
     }
 
@@ -339,6 +335,6 @@ impl Sender {
         let start = self.conn.nxt;
         let left = Departure { fin: true, ..self.depart(start, start + 1) };
         self.conn.nxt += 1;
-        self.call(|rec, cx, conn, flight| rec.on_new_data(cx, conn, flight, &left));
+        self.call(|flight, cx, conn| flight.on_new_data(cx, conn, &left));
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct SentState {
     pub(super) lost: u32,
     /// Segments in flight, this range counted (`P.tx_in_flight`), and whether the application
     /// limited them (`P.is_app_limited`).
-    pub(super) flight: Flight,
+    pub(super) tx_in_flight: TxInFlight,
 }
 
 impl SentState {
@@ -74,7 +74,7 @@ impl SentState {
             send_elapsed: Ticks::between(first_sent, sent_at),
             since_delivered: Ticks::between(delivered_at, sent_at),
             lost,
-            flight: Flight::new(segs, app_limited),
+            tx_in_flight: TxInFlight::new(segs, app_limited),
         }
     }
 }
@@ -98,13 +98,13 @@ impl Ticks {
     }
 }
 
-/// A number of segments below 2^31, and a mark.
+/// Segments in flight, below 2^31, and whether the application limited them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Flight(u32);
+pub(super) struct TxInFlight(u32);
 
-impl Flight {
-    pub(super) fn new(segs: u32, app_limited: bool) -> Flight {
-        Flight(segs.min(u32::MAX >> 1) << 1 | u32::from(app_limited))
+impl TxInFlight {
+    pub(super) fn new(segs: u32, app_limited: bool) -> TxInFlight {
+        TxInFlight(segs.min(u32::MAX >> 1) << 1 | u32::from(app_limited))
     }
 
     pub(super) fn segs(self) -> u32 {

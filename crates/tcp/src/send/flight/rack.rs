@@ -4,7 +4,7 @@
 //! passed since it left. This file has the variables and the window; the scoreboard finds the
 //! segments.
 
-use super::super::scoreboard::{SentRange, XmitOrder};
+use super::scoreboard::{SentRange, XmitOrder};
 use crate::config::Config;
 use crate::time::{Instant, Nanos};
 
@@ -155,7 +155,7 @@ impl Rack {
 mod tests {
     use plimsoll_wire::SeqNum;
 
-    use super::super::super::scoreboard::SentState;
+    use super::super::scoreboard::SentState;
     use super::*;
     use crate::serial::Serial;
 

@@ -1,4 +1,4 @@
-//! The checks of a segment by input before [`Recovery::on_ack`](super::Recovery::on_ack): section 3
+//! The checks of a segment by input before [`Flight::on_ack`](super::Flight::on_ack): section 3
 //! of docs/recovery.md up to step 1. They change nothing.
 
 use plimsoll_wire::SeqNum;

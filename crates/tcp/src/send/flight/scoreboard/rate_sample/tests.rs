@@ -3,9 +3,9 @@ extern crate std;
 use std::vec::Vec;
 
 use super::*;
-use crate::send::scoreboard::range::Ticks;
-use crate::send::scoreboard::tests::{Told, sent};
-use crate::send::scoreboard::{LossKind, Resent, Scoreboard};
+use crate::send::flight::scoreboard::range::Ticks;
+use crate::send::flight::scoreboard::tests::{Told, sent};
+use crate::send::flight::scoreboard::{LossKind, Resent, Scoreboard};
 use crate::serial::Serial;
 
 const MSS: u32 = 10;

@@ -3,23 +3,12 @@
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 
-use super::super::scoreboard::Scoreboard;
-use crate::congestion::Controller;
 use crate::ecn::accurate::feedback::Counted;
 use crate::handshake::TimestampState;
 use crate::mtu::search::{MtuProbe, ProbeOutcome};
 use crate::serial::Serial;
 use crate::state::State;
 use crate::time::{Instant, Nanos};
-
-/// The state outside recovery that it changes. Both parts belong to the send half.
-#[derive(Debug)]
-pub(crate) struct Flight<'a> {
-    /// All sent data, and its state.
-    pub(crate) board: &'a mut Scoreboard,
-    /// cwnd, ssthresh and the algorithm.
-    pub(crate) cc: &'a mut Controller,
-}
 
 /// The inputs of recovery from the connection, as it is before the call.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +126,7 @@ pub(crate) enum Cwr {
 }
 
 /// The consequences of an ACK for the rest of the connection. The deadline of the retransmission
-/// timer is [`Recovery::deadline`](super::Recovery::deadline).
+/// timer is [`Flight::deadline`](super::Flight::deadline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckEffects {
     /// Sequence numbers that are acknowledged for the first time, a FIN counted. If there are any,

@@ -1,6 +1,7 @@
 //! The outcome of a path MTU probe, from ACKs (RFC 4821, sections 7.6 and 7.7; section 4 of
 //! docs/recovery.md, "Probes of the path MTU").
 
+use super::Flight;
 use super::run::Run;
 use crate::counters::Counter;
 use crate::mtu::search::{MtuProbe, ProbeOutcome};
@@ -34,5 +35,14 @@ impl Run<'_> {
         self.set_cwnd(cwnd);
         self.flight.board.mark_lost_above_mss(self.conn.mss);
         self.lose_without_congestion();
+    }
+}
+
+impl Flight {
+    /// A probe of the path MTU has left. It takes the place of two segments in the window, since it
+    /// is longer than others, until its answer is there.
+    pub(crate) fn on_mtu_probe_sent(&mut self) {
+        self.board.mark_mtu_probe();
+        self.cc.set_cwnd(self.cc.cwnd().saturating_sub(1).max(1));
     }
 }

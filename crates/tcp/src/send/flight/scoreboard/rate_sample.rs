@@ -111,8 +111,8 @@ impl LostRange {
             sent_at: range.sent_at,
             delivered: range.delivered,
             lost: lost.wrapping_sub(range.state.lost),
-            tx_in_flight: range.state.flight.segs(),
-            is_app_limited: range.state.flight.is_app_limited(),
+            tx_in_flight: range.state.tx_in_flight.segs(),
+            is_app_limited: range.state.tx_in_flight.is_app_limited(),
         }
     }
 }
@@ -229,8 +229,8 @@ impl RateSampler {
             send_elapsed,
             ack_elapsed,
             lost: lost.wrapping_sub(state.lost),
-            tx_in_flight: state.flight.segs(),
-            is_app_limited: state.flight.is_app_limited(),
+            tx_in_flight: state.tx_in_flight.segs(),
+            is_app_limited: state.tx_in_flight.is_app_limited(),
         };
         self.measure(&sample);
         Some(sample)

@@ -21,18 +21,18 @@ fn f_rto_takes_a_spurious_timeout_back() {
     s.conn.unsent = 10_000;
     assert_eq!(s.timer(), Some((Waits::Rto, 300)));
     assert_eq!(s.on_timer(), ["R 1:1001"]);
-    assert_eq!((s.window(), s.board.lost_out()), ((Loss, 1, 7), 10));
+    assert_eq!((s.window(), s.flight.board.lost_out()), ((Loss, 1, 7), 10));
     s.rows();
     s.wait(100);
     assert_eq!(s.on_ack(&ack(1001)), ["N 10001:12001"]);
     assert_eq!(s.rows(), ["A1", "A7", "L4", "L8"]);
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 2));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Loss, 2));
     s.wait(50);
     s.take(&ack(2001));
     assert_eq!(s.rows(), ["A1", "A7", "L2", "L8", "L9", "O3", "O6"]);
-    assert_eq!((s.window(), s.board.lost_out()), ((Open, 11, INFINITE), 0));
+    assert_eq!((s.window(), s.flight.board.lost_out()), ((Open, 11, INFINITE), 0));
     assert_eq!(s.count(Counter::TcpSpuriousRtos), 1);
-    assert_eq!((s.count(Counter::TcpLossUndo), s.rec.retries()), (1, 0));
+    assert_eq!((s.count(Counter::TcpLossUndo), s.flight.retries()), (1, 0));
 }
 
 /// rto/real_loss.
@@ -47,7 +47,7 @@ fn f_rto_finds_a_real_loss() {
     s.wait(100);
     assert_eq!(s.on_ack(&ack(1001).sack(10_001, 11_001)), ["R 1001:2001"]);
     assert_eq!(s.rows(), ["A1", "A7", "L3", "L7", "L8"]);
-    assert_eq!((s.rec.state(), s.board.lost_out(), s.cc.cwnd()), (Loss, 9, 2));
+    assert_eq!((s.flight.state(), s.flight.board.lost_out(), s.flight.cc.cwnd()), (Loss, 9, 2));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn f_rto_without_new_data_sends_what_is_lost() {
     s.conn.unsent = 1000;
     s.take(&ack(1001));
     s.conn.unsent = 0;
-    assert!(s.rec.sends_new_first());
+    assert!(s.flight.sends_new_first());
     assert_eq!(s.output(), ["R 1001:3001"]);
 }
 
@@ -81,8 +81,8 @@ fn a_timeout_is_undone_by_timestamps() {
     s.wait(20);
     s.on_ack(&ack(5001).tsecr(100));
     assert_eq!(s.rows(), ["A1", "A7", "L1", "L8", "L9", "O3", "O6"]);
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, INFINITE));
-    assert!(s.cc.cwnd() >= 10);
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (Open, INFINITE));
+    assert!(s.flight.cc.cwnd() >= 10);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn loss_ends_with_what_was_outstanding() {
     s.wait(100);
     s.on_ack(&ack(10_001));
     assert_eq!(s.rows(), ["A1", "A7", "L5", "L8", "L9", "O3", "O6"]);
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (Open, 7));
 }
 
 /// rto/only_first_segment.
@@ -112,11 +112,11 @@ fn slow_start_after_a_timeout() {
     assert_eq!(s.count(Counter::TcpSlowStartRetrans), 3);
     s.wait(50);
     s.on_ack(&ack(4001));
-    assert_eq!(s.rec.state(), Loss, "without SACK until more is acknowledged");
+    assert_eq!(s.flight.state(), Loss, "without SACK until more is acknowledged");
     s.write(1000);
     s.wait(50);
     s.on_ack(&ack(5001));
-    assert_eq!(s.rec.state(), Open);
+    assert_eq!(s.flight.state(), Open);
 }
 
 /// rto/lost_again.
@@ -128,12 +128,12 @@ fn what_is_lost_again_after_a_timeout_begins_recovery() {
     assert_eq!(s.on_timer(), ["R 1:1001"]);
     s.wait(100);
     assert_eq!(s.on_ack(&ack(1001)), ["R 1001:3001"]);
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 2));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Loss, 2));
     s.rows();
     s.wait(120);
     assert_eq!(s.on_ack(&ack(1001).sack(2001, 3001)), ["R 1001:2001"]);
     assert_eq!(s.rows(), ["A1", "A7", "L7", "L8", "L9", "O3", "O8"]);
-    assert_eq!((s.rec.state(), s.board.retrans_out()), (Fast, 1));
+    assert_eq!((s.flight.state(), s.flight.board.retrans_out()), (Fast, 1));
 }
 
 /// rto/late_segment_stays.
@@ -147,7 +147,7 @@ fn a_timeout_spares_what_left_lately() {
     s.wait(250);
     s.write(1000);
     assert_eq!(s.on_timer(), ["R 1001:2001"]);
-    assert_eq!((s.rec.state(), s.board.lost_out(), s.cc.cwnd()), (Loss, 1, 2));
+    assert_eq!((s.flight.state(), s.flight.board.lost_out(), s.flight.cc.cwnd()), (Loss, 1, 2));
 }
 
 /// rto/backoff and rto/karn.
@@ -158,16 +158,16 @@ fn the_timeout_doubles_until_a_sample() {
     for (millis, backoff) in [(300, 1), (600, 2), (1200, 3)] {
         assert_eq!(s.timer(), Some((Waits::Rto, millis)));
         assert_eq!(s.on_timer(), ["R 1:1001"]);
-        assert_eq!((s.rec.rtt().backoff(), s.rec.retries()), (backoff, backoff));
+        assert_eq!((s.flight.rtt().backoff(), s.flight.retries()), (backoff, backoff));
     }
     s.wait(50);
     s.on_ack(&ack(1001));
-    assert_eq!((s.rec.rtt().backoff(), s.rec.retries()), (3, 0), "no sample (Karn)");
+    assert_eq!((s.flight.rtt().backoff(), s.flight.retries()), (3, 0), "no sample (Karn)");
     s.write(1000);
     assert_eq!(s.timer(), Some((Waits::Rto, 2400)));
     s.wait(100);
     s.on_ack(&ack(2001));
-    assert_eq!(s.rec.rtt().backoff(), 0);
+    assert_eq!(s.flight.rtt().backoff(), 0);
 }
 
 /// rto/timeout_restarts_on_ack.
@@ -192,11 +192,11 @@ fn timestamps_give_the_round_trip_of_a_retransmission() {
     s.config.tcp_early_retrans = 0;
     s.write(900);
     s.on_timer();
-    assert_eq!(s.rec.rtt().backoff(), 1);
+    assert_eq!(s.flight.rtt().backoff(), 1);
     s.wait(50);
     s.on_ack(&ack(901).tsecr(400));
     assert_eq!(
-        (s.rec.rtt().backoff(), s.rec.rtt().min_rtt().map(|r| r.as_millis())),
+        (s.flight.rtt().backoff(), s.flight.rtt().min_rtt().map(|r| r.as_millis())),
         (0, Some(50))
     );
 }
@@ -225,7 +225,7 @@ fn counters_of_timeouts() {
     let mut s = ten(sender_without_probes());
     s.wait(100);
     s.take(&ack(1).sack(3001, 4001));
-    s.rec.timer.set(Waits::Rto, s.now);
+    s.flight.timer.set(Waits::Rto, s.now);
     s.fire();
     assert_eq!(of(&s, Counter::TcpSackFailures), (1, 1));
     let mut s = ten(sender_without_probes());
@@ -240,11 +240,11 @@ fn a_timeout_within_a_reduction_does_not_reduce_again() {
     let mut s = ten(sender_without_probes());
     s.wait(100);
     s.on_ack(&ack(1).sack(3001, 7001));
-    assert_eq!(s.cc.ssthresh(), 7);
+    assert_eq!(s.flight.cc.ssthresh(), 7);
     s.fire();
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Loss, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (Loss, 7));
     s.fire();
-    assert_eq!(s.cc.ssthresh(), 7, "nor one of the same data");
+    assert_eq!(s.flight.cc.ssthresh(), 7, "nor one of the same data");
 }
 
 /// rto/loss_probe.
@@ -254,12 +254,15 @@ fn a_loss_probe_is_the_last_segment_again() {
     s.write(3000);
     assert_eq!(s.timer(), Some((Waits::Probe, 202)));
     assert_eq!(s.on_timer(), ["P 2001:3001"]);
-    assert_eq!((s.rec.state(), s.rec.total_retrans(), s.board.retrans_out()), (Open, 1, 0));
+    assert_eq!(
+        (s.flight.state(), s.flight.total_retrans(), s.flight.board.retrans_out()),
+        (Open, 1, 0)
+    );
     assert_eq!((s.count(Counter::TcpLossProbes), s.count(Counter::TcpFastRetrans)), (1, 0));
     assert_eq!(s.timer(), Some((Waits::Rto, 300)), "from now");
     s.wait(110);
     assert_eq!(s.on_ack(&ack(1001).sack(2001, 3001)), NOTHING);
-    assert_eq!(s.rec.waits_for(), Some(Waits::Reordering));
+    assert_eq!(s.flight.waits_for(), Some(Waits::Reordering));
     assert_eq!(s.on_timer(), ["R 1001:2001"]);
 }
 
@@ -270,7 +273,7 @@ fn a_loss_probe_is_new_data_if_there_is_some() {
     s.write(1100);
     s.conn.unsent = 100;
     assert_eq!(s.on_timer(), ["N 1101:1201"]);
-    assert_eq!((s.count(Counter::TcpLossProbes), s.rec.total_retrans()), (1, 0));
+    assert_eq!((s.count(Counter::TcpLossProbes), s.flight.total_retrans()), (1, 0));
     assert_eq!(s.timer(), Some((Waits::Rto, 300)), "no second probe");
 }
 
@@ -281,7 +284,7 @@ fn a_repaired_loss_reduces_the_window() {
     s.write(3000);
     s.wait(100);
     s.on_ack(&ack(2001));
-    let cwnd = s.cc.cwnd();
+    let cwnd = s.flight.cc.cwnd();
     assert_eq!(s.timer(), Some((Waits::Probe, 300)), "one segment: not later than the RTO");
     assert_eq!(s.on_timer(), ["P 2001:3001"]);
     s.wait(100);
@@ -290,8 +293,8 @@ fn a_repaired_loss_reduces_the_window() {
     s.wait(100);
     s.on_ack(&ack(4001));
     assert_eq!(s.count(Counter::TcpLossProbeRecovery), 1);
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, 7));
-    assert!(s.cc.cwnd() < cwnd);
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (Open, 7));
+    assert!(s.flight.cc.cwnd() < cwnd);
 }
 
 #[test]
@@ -304,7 +307,7 @@ fn a_probe_that_is_named_was_not_needed() {
     s.write(1000);
     s.on_ack(&ack(4001));
     assert_eq!(s.count(Counter::TcpLossProbeRecovery), 0);
-    assert_eq!((s.rec.state(), s.cc.ssthresh()), (Open, INFINITE));
+    assert_eq!((s.flight.state(), s.flight.cc.ssthresh()), (Open, INFINITE));
 }
 
 #[test]
@@ -314,9 +317,9 @@ fn one_probe_at_a_time() {
     assert_eq!(s.on_timer(), ["P 2001:3001"]);
     s.wait(10);
     s.on_ack(&ack(1001));
-    assert_eq!(s.rec.waits_for(), Some(Waits::Probe));
+    assert_eq!(s.flight.waits_for(), Some(Waits::Probe));
     assert_eq!(s.on_timer(), NOTHING);
-    assert_eq!((s.count(Counter::TcpLossProbes), s.rec.waits_for()), (1, Some(Waits::Rto)));
+    assert_eq!((s.count(Counter::TcpLossProbes), s.flight.waits_for()), (1, Some(Waits::Rto)));
     assert_eq!(s.on_timer(), ["R 1001:2001"], "the timeout follows");
 }
 
@@ -326,17 +329,17 @@ fn probes_by_state_and_setting() {
         let config = Config { tcp_early_retrans: bits, ..Config::default() };
         let mut s = Sender::with(config, conn_view());
         s.write(1000);
-        assert_eq!(s.rec.waits_for(), Some(Waits::Rto), "{bits}");
+        assert_eq!(s.flight.waits_for(), Some(Waits::Rto), "{bits}");
     }
     let mut s = sender();
     s.conn.state = crate::State::SynReceived;
     s.write(1000);
-    assert_eq!(s.rec.waits_for(), Some(Waits::Rto), "before ESTABLISHED");
+    assert_eq!(s.flight.waits_for(), Some(Waits::Rto), "before ESTABLISHED");
     let mut s = ten(sender());
     s.wait(100);
     s.take(&ack(1).sack(1001, 2001));
     s.write(1000);
-    assert_eq!((s.rec.state(), s.rec.waits_for()), (Disorder, Some(Waits::Reordering)));
+    assert_eq!((s.flight.state(), s.flight.waits_for()), (Disorder, Some(Waits::Reordering)));
 }
 
 #[test]
@@ -345,10 +348,10 @@ fn a_probe_of_new_data_that_does_not_leave_is_given_up() {
     s.write(3000);
     s.conn.unsent = 1000;
     s.fire();
-    assert_eq!(s.rec.due_probe(), Some(Probe::New));
+    assert_eq!(s.flight.due_probe(), Some(Probe::New));
     s.conn.unsent = 0;
     assert_eq!(s.output(), NOTHING);
-    assert_eq!((s.rec.due_probe(), s.timer()), (None, Some((Waits::Rto, 300))));
+    assert_eq!((s.flight.due_probe(), s.timer()), (None, Some((Waits::Rto, 300))));
 }
 
 #[test]
@@ -362,7 +365,7 @@ fn a_fin_is_a_probe() {
     s.write(500);
     s.conn.unsent_fin = true;
     s.fire();
-    assert_eq!(s.rec.due_probe(), Some(Probe::New), "one that never left counts as new data");
+    assert_eq!(s.flight.due_probe(), Some(Probe::New), "one that never left counts as new data");
 }
 
 /// pmtu/state.
@@ -372,16 +375,16 @@ fn a_lower_mtu_is_no_congestion() {
     s.write(1000);
     s.wait(50);
     (s.conn.mss, s.conn.smss) = (600, 600);
-    s.call(|rec, cx, conn, flight| rec.on_mss_lowered(cx, conn, flight));
+    s.call(|flight, cx, conn| flight.on_mss_lowered(cx, conn));
     assert_eq!(s.output(), ["R 1:1001"]);
     assert_eq!(s.window(), (Loss, 10, INFINITE));
-    assert_eq!(s.board.packets_out(), 2, "in two segments now");
+    assert_eq!(s.flight.board.packets_out(), 2, "in two segments now");
     s.wait(50);
     s.on_ack(&ack(1001));
-    assert_eq!(s.rec.state(), Open);
+    assert_eq!(s.flight.state(), Open);
     s.write(500);
-    s.call(|rec, cx, conn, flight| rec.on_mss_lowered(cx, conn, flight));
-    assert_eq!((s.rec.state(), s.board.lost_out()), (Open, 0), "it is not too large");
+    s.call(|flight, cx, conn| flight.on_mss_lowered(cx, conn));
+    assert_eq!((s.flight.state(), s.flight.board.lost_out()), (Open, 0), "it is not too large");
 }
 
 /// small_queue/not_sent_again.
@@ -393,16 +396,16 @@ fn what_is_below_us_is_not_sent_again() {
     let effects = s.fire();
     assert_eq!(effects.user_timeout_since, Some(Instant::from_millis(100)));
     assert_eq!(s.timer(), Some((Waits::Rto, 300)));
-    assert_eq!((s.rec.state(), s.rec.retries(), s.rec.rtt().backoff()), (Open, 0, 0));
+    assert_eq!((s.flight.state(), s.flight.retries(), s.flight.rtt().backoff()), (Open, 0, 0));
     assert_eq!(s.count(Counter::TcpSpuriousRtxHostQueues), 1);
     let mut s = ten(sender());
     s.conn.unsent = 5000;
     s.completed = Serial(0);
     s.wait(100);
     assert_eq!(s.on_ack(&ack(1).sack(1001, 5001)), ["N 10001:12001"], "new data overtakes it");
-    assert!(s.rec.waits_below());
+    assert!(s.flight.waits_below());
     s.output();
-    assert!(s.rec.waits_below(), "though cwnd is full");
+    assert!(s.flight.waits_below(), "though cwnd is full");
     assert_eq!(s.count(Counter::TcpSpuriousRtxHostQueues), 1, "once for the packet");
     s.completed = Serial(9);
     s.take(&ack(1).sack(1001, 6001));
@@ -412,7 +415,7 @@ fn what_is_below_us_is_not_sent_again() {
     s.write(1000);
     assert_eq!(s.on_timer(), NOTHING, "nor is a probe");
     assert_eq!(
-        (s.rec.waits_for(), s.count(Counter::TcpSpuriousRtxHostQueues)),
+        (s.flight.waits_for(), s.count(Counter::TcpSpuriousRtxHostQueues)),
         (Some(Waits::Rto), 1)
     );
 }
@@ -427,7 +430,7 @@ fn a_queue_that_lets_nothing_go_is_given_up() {
     // The timer waits for 300 ms each time, and 1.4 s are over five times later.
     for _ in 0..5 {
         assert!(!s.fire().give_up);
-        assert_eq!((s.output().len(), s.rec.state(), s.rec.retries()), (0, Open, 0));
+        assert_eq!((s.output().len(), s.flight.state(), s.flight.retries()), (0, Open, 0));
     }
     assert!(s.fire().give_up);
     let mut s = Sender::with(Config { tcp_early_retrans: 0, ..s.config }, conn_view());
@@ -459,7 +462,7 @@ fn an_advance_stops_the_clock_of_giving_up() {
     s.on_timer();
     s.wait(400);
     s.take(&ack(1001));
-    assert_eq!(s.rec.trying_since, None);
+    assert_eq!(s.flight.trying_since, None);
     s.output();
     assert!(!s.fire().give_up, "the first timeout is never asked");
     assert!(s.fire().give_up);
@@ -469,7 +472,7 @@ fn an_advance_stops_the_clock_of_giving_up() {
 fn cwnd_bounds_what_leaves_again() {
     let mut s = ten(sender_without_probes());
     s.fire();
-    s.cc.set_cwnd(3);
+    s.flight.cc.set_cwnd(3);
     assert_eq!(s.output(), ["R 1:3001"]);
 }
 
@@ -483,7 +486,7 @@ fn the_window_of_the_peer_bounds_what_leaves_again() {
     for (wnd, left, name) in cases {
         let mut s = ten(sender_without_probes());
         s.fire();
-        s.cc.set_cwnd(5);
+        s.flight.cc.set_cwnd(5);
         s.conn.wnd = wnd;
         assert_eq!(s.output().first().map(|text| text.as_str()), Some(left), "{name}");
     }
@@ -498,7 +501,7 @@ fn small_ranges_leave_together() {
             s.output();
         }
         s.fire();
-        s.cc.set_cwnd(9);
+        s.flight.cc.set_cwnd(9);
         s
     };
     assert_eq!(small().output(), ["R 1:901", "R 901:1801"]);
@@ -538,7 +541,7 @@ fn a_window_that_opens_in_loss_lets_everything_leave() {
     assert_eq!(s.on_timer(), ["R 1:1001"]);
     s.wait(150);
     s.take(&ack(1).window(20_000));
-    assert_eq!((s.board.lost_out(), s.board.retrans_out()), (10, 0));
+    assert_eq!((s.flight.board.lost_out(), s.flight.board.retrans_out()), (10, 0));
     assert_eq!(s.output(), ["R 1:1001"]);
 }
 
@@ -547,24 +550,28 @@ fn the_third_syn_ack_loses_early_data() {
     let mut s = sender_without_sack();
     s.conn.state = crate::State::SynReceived;
     s.write(3000);
-    s.call(|rec, cx, conn, flight| rec.on_third_syn_ack(cx, conn, flight));
-    assert_eq!((s.rec.state(), s.cc.cwnd(), s.rec.rtt().backoff()), (Loss, 1, 0));
+    s.call(|flight, cx, conn| flight.on_third_syn_ack(cx, conn));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd(), s.flight.rtt().backoff()), (Loss, 1, 0));
     s.conn.state = crate::State::Established;
-    s.call(|rec, cx, conn, flight| rec.on_early_handshake_done(cx, conn, flight));
-    assert_eq!((s.rec.retries(), s.timer()), (0, Some((Waits::Rto, 300))));
+    s.call(|flight, cx, conn| flight.on_early_handshake_done(cx, conn));
+    assert_eq!((s.flight.retries(), s.timer()), (0, Some((Waits::Rto, 300))));
     assert_eq!(s.output(), ["R 1:1001"]);
 }
 
 #[test]
 fn an_idle_sender_starts_slowly() {
     let mut s = sender();
-    s.cc.set_cwnd(40);
+    s.flight.cc.set_cwnd(40);
     s.wait(300);
-    s.call(|rec, cx, _, flight| rec.restart_after_idle(cx, flight));
-    assert_eq!(s.cc.cwnd(), 40, "not after exactly an RTO");
+    s.call(|flight, cx, _| flight.restart_after_idle(cx));
+    assert_eq!(s.flight.cc.cwnd(), 40, "not after exactly an RTO");
     s.wait(301);
-    s.call(|rec, cx, _, flight| rec.restart_after_idle(cx, flight));
-    assert_eq!((s.cc.cwnd(), s.cc.ssthresh()), (10, INFINITE), "three timeouts: halved twice");
+    s.call(|flight, cx, _| flight.restart_after_idle(cx));
+    assert_eq!(
+        (s.flight.cc.cwnd(), s.flight.cc.ssthresh()),
+        (10, INFINITE),
+        "three timeouts: halved twice"
+    );
 }
 
 #[test]
@@ -580,15 +587,19 @@ fn f_rto_without_sack() {
     };
     let mut s = outstanding();
     s.take(&ack(2001));
-    assert_eq!((s.rec.state(), s.count(Counter::TcpSpuriousRtos)), (Open, 1));
+    assert_eq!((s.flight.state(), s.count(Counter::TcpSpuriousRtos)), (Open, 1));
     let mut s = outstanding();
     s.take(&ack(10_001));
-    assert_eq!((s.rec.state(), s.count(Counter::TcpSpuriousRtos)), (Loss, 1), "at RecoveryPoint");
+    assert_eq!(
+        (s.flight.state(), s.count(Counter::TcpSpuriousRtos)),
+        (Loss, 1),
+        "at RecoveryPoint"
+    );
     let mut s = outstanding();
     s.rows();
     s.take(&ack(1001));
     assert_eq!(s.rows(), ["A1", "A7", "L3", "L6", "L7", "L8"]);
-    assert_eq!(s.board.sacked_out(), 1, "the duplicate is for new data");
+    assert_eq!(s.flight.board.sacked_out(), 1, "the duplicate is for new data");
 }
 
 #[test]
@@ -600,7 +611,10 @@ fn without_sack_an_undone_timeout_stays_in_loss() {
     s.rows();
     s.take(&ack(2001).tsecr(100));
     assert_eq!(s.rows(), ["A1", "A7", "L1", "L8"]);
-    assert_eq!((s.rec.state(), s.cc.ssthresh(), s.board.lost_out()), (Loss, INFINITE, 0));
+    assert_eq!(
+        (s.flight.state(), s.flight.cc.ssthresh(), s.flight.board.lost_out()),
+        (Loss, INFINITE, 0)
+    );
 }
 
 #[test]
@@ -621,8 +635,8 @@ fn sack_of_what_left_before_the_front_restarts_the_timeout() {
     s.write(1000);
     s.wait(50);
     s.take(&ack(1).sack(1001, 2001));
-    assert_ne!(s.rec.waits_for(), Some(Waits::Probe));
-    s.rec.timer.set(Waits::Rto, s.now);
+    assert_ne!(s.flight.waits_for(), Some(Waits::Probe));
+    s.flight.timer.set(Waits::Rto, s.now);
     s.take(&ack(1).sack(1001, 2001));
     assert_eq!(s.timer(), Some((Waits::Rto, 0)), "nothing new");
 }
@@ -632,11 +646,11 @@ fn the_front_that_leaves_again_restarts_the_timeout() {
     let mut s = ten(sender_without_probes());
     s.wait(100);
     s.take(&ack(1).sack(1001, 2001).sack(3001, 6001));
-    s.cc.set_cwnd(s.board.pipe() + 1);
+    s.flight.cc.set_cwnd(s.flight.board.pipe() + 1);
     assert_eq!(s.output(), ["R 1:1001"]);
     assert_eq!(s.timer(), Some((Waits::Rto, 300)));
     s.wait(50);
-    s.cc.set_cwnd(s.board.pipe() + 1);
+    s.flight.cc.set_cwnd(s.flight.board.pipe() + 1);
     assert_eq!(s.output(), ["R 2001:3001"]);
     assert_eq!(s.timer(), Some((Waits::Rto, 250)), "what is not the front does not");
 }
@@ -644,7 +658,7 @@ fn the_front_that_leaves_again_restarts_the_timeout() {
 #[test]
 fn a_window_that_is_not_used_stays_while_acks_come() {
     let mut s = sender();
-    s.cc.set_cwnd(40);
+    s.flight.cc.set_cwnd(40);
     for segment in 0..6 {
         s.write(1000);
         s.wait(99);
@@ -660,7 +674,7 @@ fn a_window_that_is_not_used_shrinks_when_no_ack_comes() {
     let trickle = |writer_waits: bool| {
         let mut s = sender();
         s.conn.writer_waits = writer_waits;
-        s.cc.set_cwnd(40);
+        s.flight.cc.set_cwnd(40);
         for _ in 0..4 {
             s.write(1000);
             s.wait(99);
@@ -675,23 +689,23 @@ fn a_window_that_is_not_used_shrinks_when_no_ack_comes() {
 #[test]
 fn handshakes_without_a_sample() {
     let mut s = sender();
-    s.rec = Recovery::new(&s.config);
-    assert_eq!(s.rec.rto(&s.config), Nanos::from_secs(1));
-    s.call(|rec, cx, conn, flight| rec.on_established(cx, conn, (None, true), flight.cc));
-    assert_eq!((s.rec.rto(&s.config), s.cc.cwnd()), (Nanos::from_secs(3), 1));
-    assert_eq!(s.rec.rtt().srtt(), None);
-    s.rec.on_syn_retransmitted();
-    s.rec.on_syn_delivered();
-    assert_eq!((s.rec.total_retrans(), s.rec.delivered()), (1, 1));
+    s.flight = Flight::new(&s.config, &Options::default());
+    assert_eq!(s.flight.rto(&s.config), Nanos::from_secs(1));
+    s.call(|flight, cx, conn| flight.on_established(cx, conn, (None, true)));
+    assert_eq!((s.flight.rto(&s.config), s.flight.cc.cwnd()), (Nanos::from_secs(3), 1));
+    assert_eq!(s.flight.rtt().srtt(), None);
+    s.flight.on_syn_retransmitted();
+    s.flight.on_syn_acked(s.conn.una);
+    assert_eq!((s.flight.total_retrans(), s.flight.delivered()), (1, 1));
 }
 
 #[test]
 fn backoff_is_shared_with_window_probes() {
     let mut s = sender_without_sack();
-    s.rec.back_off();
-    assert_eq!(s.rec.rto(&s.config), Nanos::from_millis(600));
-    s.rec.end_backoff();
-    assert_eq!(s.rec.rto(&s.config), Nanos::from_millis(300));
+    s.flight.back_off();
+    assert_eq!(s.flight.rto(&s.config), Nanos::from_millis(600));
+    s.flight.end_backoff();
+    assert_eq!(s.flight.rto(&s.config), Nanos::from_millis(300));
 }
 
 /// fast_open/recovery_after_lost_ack.
@@ -701,10 +715,10 @@ fn early_data_that_was_not_lost_begins_recovery() {
     s.conn.state = crate::State::SynReceived;
     s.write(10_000);
     s.wait(3000);
-    s.call(|rec, cx, conn, flight| rec.on_third_syn_ack(cx, conn, flight));
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Loss, 1));
+    s.call(|flight, cx, conn| flight.on_third_syn_ack(cx, conn));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Loss, 1));
     s.conn.state = crate::State::Established;
-    s.call(|rec, cx, conn, flight| rec.on_early_handshake_done(cx, conn, flight));
+    s.call(|flight, cx, conn| flight.on_early_handshake_done(cx, conn));
     s.rows();
     assert_eq!(s.on_ack(&ack(1).sack(2001, 10_001).window(65_536).tsecr(90)), ["R 1:2001"]);
     assert_eq!(s.rows(), ["A1", "A7", "L2", "L8", "L9", "O3", "O8"]);
@@ -714,7 +728,7 @@ fn early_data_that_was_not_lost_begins_recovery() {
     assert_eq!(s.window(), (Fast, 7, 7));
     s.wait(10);
     s.on_ack(&ack(10_001).tsecr(3100));
-    assert_eq!((s.rec.state(), s.cc.cwnd()), (Open, 7));
+    assert_eq!((s.flight.state(), s.flight.cc.cwnd()), (Open, 7));
 }
 
 #[test]
@@ -739,52 +753,52 @@ fn a_closed_window_ends_f_rto() {
     // The peer's window ends at SND.NXT.
     s.take(&ack(1001).window(9000));
     assert_eq!(s.rows(), ["A1", "A7", "L4", "L7", "L8"]);
-    assert!(!s.rec.frto && !s.rec.sends_new_first());
+    assert!(!s.flight.frto && !s.flight.sends_new_first());
 }
 
 #[test]
 fn when_f_rto_runs() {
     let mut s = ten(sender_without_probes());
     s.fire();
-    assert!(s.rec.frto, "from Open");
+    assert!(s.flight.frto, "from Open");
     let mut s = ten(sender_without_probes());
     s.wait(100);
     s.on_ack(&ack(1).sack(3001, 7001));
     s.fire();
-    assert!(!s.rec.frto, "from Recovery");
+    assert!(!s.flight.frto, "from Recovery");
     s.fire();
-    assert!(s.rec.frto, "a repeated timeout");
+    assert!(s.flight.frto, "a repeated timeout");
     let mut s = ten(sender_without_probes());
     s.config.tcp_frto = 0;
     s.fire();
-    assert!(!s.rec.frto, "it is off");
+    assert!(!s.flight.frto, "it is off");
 }
 
 #[test]
 fn a_timeout_forgets_that_the_path_reorders() {
     let mut s = ten(sender_without_probes());
-    s.rec.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
-    assert_eq!(s.rec.dup_thresh(), 6);
+    s.flight.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
+    assert_eq!(s.flight.dup_thresh(), 6);
     s.wait(100);
     s.take(&ack(1).sack(1001, 3001));
-    s.rec.timer.set(Waits::Rto, s.now);
+    s.flight.timer.set(Waits::Rto, s.now);
     s.fire();
-    assert_eq!(s.rec.dup_thresh(), 6, "two SACKed segments are not tcp_reordering");
+    assert_eq!(s.flight.dup_thresh(), 6, "two SACKed segments are not tcp_reordering");
     let mut s = ten(sender_without_probes());
-    s.rec.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
+    s.flight.reordering.on_late_bytes(6 * MSS, MSS, &s.config);
     s.wait(100);
     s.take(&ack(1).sack(1001, 4001));
-    assert_eq!(s.rec.state(), Disorder);
-    s.rec.timer.set(Waits::Rto, s.now);
+    assert_eq!(s.flight.state(), Disorder);
+    s.flight.timer.set(Waits::Rto, s.now);
     s.fire();
-    assert_eq!(s.rec.dup_thresh(), 3);
+    assert_eq!(s.flight.dup_thresh(), 3);
 }
 
 /// Three packets of one segment that leave at 100, 110 and 120 ms, and no round trip yet.
 fn three_without_sample() -> Sender {
     let mut s = sender();
     s.conn.ts.enabled = true;
-    s.rec = Recovery::new(&s.config);
+    s.flight = Flight::new(&s.config, &Options::default());
     for _ in 0..3 {
         s.send_now(1000);
         s.wait(10);
@@ -805,7 +819,7 @@ fn samples_of_the_round_trip() {
     for (ack, expected, name) in cases {
         let mut s = three_without_sample();
         s.take(&ack);
-        let rtt = s.rec.rtt();
+        let rtt = s.flight.rtt();
         let millis = |time: Nanos| time.as_millis();
         let sample = rtt.srtt().map(millis).zip(rtt.min_rtt().map(millis));
         assert_eq!(sample, expected, "{name}");
@@ -821,7 +835,7 @@ fn retransmissions_give_no_sample() {
         s.wait(50);
         s
     };
-    let srtt = |s: &Sender| s.rec.rtt().srtt().map(|srtt| srtt.as_millis());
+    let srtt = |s: &Sender| s.flight.rtt().srtt().map(|srtt| srtt.as_millis());
     let mut s = again();
     let since_third = s.now.as_millis() - 120;
     s.take(&ack(2001));

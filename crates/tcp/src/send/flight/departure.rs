@@ -1,25 +1,19 @@
 //! Departures: new data, retransmitted data, and the end of output (sections 5, 8 and 10 of
 //! docs/recovery.md).
 
-use super::super::scoreboard::{Resent, SentRange, SentState};
 use super::loss_probe::{Probe, ProbeFlight};
 use super::run::Run;
-use super::view::{ConnView, Cwr, Departure, Flight};
-use super::{Permission, Recovery, RecoveryState};
+use super::scoreboard::{Resent, SentRange, SentState};
+use super::view::{ConnView, Cwr, Departure};
+use super::{Flight, Permission, RecoveryState};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::segment::SendKind;
 
-impl Recovery {
+impl Flight {
     /// Data, or our FIN, left for the first time.
-    pub(crate) fn on_new_data(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        mut flight: Flight,
-        left: &Departure,
-    ) {
-        let idle = flight.board.is_empty();
+    pub(crate) fn on_new_data(&mut self, cx: &Context, conn: &ConnView, left: &Departure) {
+        let idle = self.board.is_empty();
         let range = SentRange {
             start: left.start,
             end: left.end,
@@ -37,40 +31,34 @@ impl Recovery {
             delivered: self.figures.delivered,
             state: SentState::default(),
         };
-        let prior = flight.board.pipe();
-        flight.board.on_sent(range);
-        self.tell_sent((cx, conn), &mut flight, left, (range.segs(), prior, None));
+        let prior = self.board.pipe();
+        self.board.on_sent(range);
+        self.tell_sent((cx, conn), left, (range.segs(), prior, None));
         self.last_departure = cx.now;
         self.burst = true;
         if self.is_reducing() {
             self.prr.on_sent(range.segs());
         }
-        let in_flight = ProbeFlight { segs: prior, app_limited: flight.board.is_app_limited() };
+        let in_flight = ProbeFlight { segs: prior, app_limited: self.board.is_app_limited() };
         let probe = self.probe.on_sent(Probe::New, left.end, in_flight);
         if probe {
             cx.counters.bump(Counter::TcpLossProbes);
         }
         // With a probe, the RTO runs since the timer fired, unless an ACK has stopped it.
         if !probe || idle {
-            Run::new(cx, conn, self, flight).start_timer_for_new_data(idle);
+            Run::new(cx, conn, self).start_timer_for_new_data(idle);
         }
     }
 
     /// A range that [`next_retransmission`](Self::next_retransmission) named left again, or the
     /// first part of it.
-    pub(crate) fn on_retransmitted(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        mut flight: Flight,
-        left: &Departure,
-    ) {
+    pub(crate) fn on_retransmitted(&mut self, cx: &Context, conn: &ConnView, left: &Departure) {
         self.timed_out = false;
-        let prior = flight.board.pipe();
-        let in_flight = ProbeFlight { segs: prior, app_limited: flight.board.is_app_limited() };
+        let prior = self.board.pipe();
+        let in_flight = ProbeFlight { segs: prior, app_limited: self.board.is_app_limited() };
         let probe = self.probe.on_sent(Probe::Old, conn.nxt, in_flight);
-        let front = flight.board.front().is_some_and(|front| front.start == left.start);
-        let (segs, first) = flight.board.on_resent(&Resent {
+        let front = self.board.front().is_some_and(|front| front.start == left.start);
+        let (segs, first) = self.board.on_resent(&Resent {
             start: left.start,
             end: left.end,
             sent_at: left.departs,
@@ -79,7 +67,7 @@ impl Recovery {
             delivered: self.figures.delivered,
             counted: !probe,
         });
-        self.tell_sent((cx, conn), &mut flight, left, (segs, prior, Some(first)));
+        self.tell_sent((cx, conn), left, (segs, prior, Some(first)));
         let bytes = left.end.since(left.start) - u32::from(left.fin);
         self.count_retransmission(cx, segs, bytes);
         self.last_departure = cx.now;
@@ -95,7 +83,7 @@ impl Recovery {
         if self.is_reducing() {
             self.prr.on_sent(segs);
         }
-        Run::new(cx, conn, self, flight).start_timer_for_retransmission(front);
+        Run::new(cx, conn, self).start_timer_for_retransmission(front);
     }
 
     /// The queue below was full, and a packet of that kind did not leave (section 4, "Events that
@@ -104,14 +92,13 @@ impl Recovery {
         &mut self,
         cx: &Context,
         conn: &ConnView,
-        flight: Flight,
         kind: SendKind,
     ) -> Option<Cwr> {
         if kind == SendKind::Retransmit {
             cx.counters.bump(Counter::TcpRetransFail);
             self.probe.cancel();
         }
-        let mut run = Run::new(cx, conn, self, flight);
+        let mut run = Run::new(cx, conn, self);
         if run.is_in(&[RecoveryState::Open, RecoveryState::Disorder]) {
             run.begin_cwr();
         }
@@ -146,17 +133,11 @@ impl Recovery {
     }
 
     /// Output has ended. `waited_for_cwnd` if a packet waited for more of the congestion window.
-    pub(crate) fn on_output_end(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        mut flight: Flight,
-        waited_for_cwnd: bool,
-    ) {
-        self.validate_window(cx, conn, &mut flight, waited_for_cwnd);
+    pub(crate) fn on_output_end(&mut self, cx: &Context, conn: &ConnView, waited_for_cwnd: bool) {
+        self.validate_window(cx, conn, waited_for_cwnd);
         let sent = core::mem::take(&mut self.burst);
         if sent || self.probe.due() == Some(Probe::New) {
-            Run::new(cx, conn, self, flight).end_burst();
+            Run::new(cx, conn, self).end_burst();
         }
     }
 }

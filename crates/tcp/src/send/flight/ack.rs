@@ -4,30 +4,24 @@
 use plimsoll_wire::SeqNum;
 use plimsoll_wire::tcp::SackBlock;
 
-use super::super::scoreboard::{Arrivals, LossKind, SentRange, dsack};
 use super::loss_probe::{ProbeAck, ProbeFlight};
 use super::rack::Rack;
 use super::run::{BelievedDsack, Newest, Run};
+use super::scoreboard::{Arrivals, LossKind, SentRange, dsack};
 use super::undo::{Undo, is_before};
-use super::view::{AckEffects, AckView, ConnView, Flight, Marks};
-use super::{Permission, Recovery, RecoveryState};
+use super::view::{AckEffects, AckView, ConnView, Marks};
+use super::{Flight, Permission, RecoveryState};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::handshake::TimestampState;
 use crate::time::{Instant, Nanos};
 
-impl Recovery {
+impl Flight {
     /// A segment with an acceptable ACK field came.
     #[inline]
-    pub(crate) fn on_ack(
-        &mut self,
-        cx: &Context,
-        conn: &ConnView,
-        ack: &AckView,
-        flight: Flight,
-    ) -> AckEffects {
+    pub(crate) fn on_ack(&mut self, cx: &Context, conn: &ConnView, ack: &AckView) -> AckEffects {
         self.timed_out = false;
-        let mut run = Run::new(cx, conn, self, flight);
+        let mut run = Run::new(cx, conn, self);
         run.read(ack);
         if ack.ack < conn.una {
             run.take_old_ack(ack);
@@ -52,8 +46,8 @@ impl Run<'_> {
     fn take_ack(&mut self, ack: &AckView) {
         // 2.
         if self.facts.advanced {
-            self.rec.retries = 0;
-            self.rec.trying_since = None;
+            self.flight.retries = 0;
+            self.flight.trying_since = None;
         }
         // 4.
         let highest = self.flight.board.highest_sacked();
@@ -65,7 +59,7 @@ impl Run<'_> {
         self.take_rtt_sample();
         // 6.
         let prior = self.facts.newest.map(|newest| newest.delivered);
-        self.rec.rack.adapt(prior, self.rec.figures.delivered, self.cx.config);
+        self.flight.rack.adapt(prior, self.flight.figures.delivered, self.cx.config);
         // 7.
         self.take_answer_of_probe(ack.ack);
         // 8.
@@ -112,7 +106,7 @@ impl Run<'_> {
 
     /// Segments are delivered.
     pub(super) fn deliver(&mut self, segs: u32) {
-        let (figures, counters) = (&mut self.rec.figures, self.cx.counters);
+        let (figures, counters) = (&mut self.flight.figures, self.cx.counters);
         self.facts.delivered += segs;
         figures.delivered = figures.delivered.wrapping_add(segs);
         counters.add(Counter::TcpDelivered, segs.into());
@@ -135,7 +129,7 @@ impl Run<'_> {
         let marked = count.packets(delivered);
         self.facts.marked = Some(marked);
         self.facts.ece = marked > 0;
-        let figures = &mut self.rec.figures;
+        let figures = &mut self.flight.figures;
         figures.delivered_ce = figures.delivered_ce.wrapping_add(marked);
         self.cx.counters.add(Counter::TcpDeliveredCe, marked.into());
     }
@@ -158,7 +152,7 @@ impl Run<'_> {
         self.facts.sacked = outcome.delivered;
         self.cx.counters.add(Counter::TcpSackDiscard, outcome.bad_blocks.into());
         self.deliver(outcome.delivered.segs);
-        let counts = !self.is_in(&[RecoveryState::Loss]) || self.rec.undo.point().is_some();
+        let counts = !self.is_in(&[RecoveryState::Loss]) || self.flight.undo.point().is_some();
         if let Some(low) = outcome.delivered.late.filter(|_| counts) {
             self.learn_reordering(low, Counter::TcpSackReorder);
         }
@@ -173,7 +167,7 @@ impl Run<'_> {
         let len = block.right.since(block.left);
         let sane = block.left < block.right && len <= conn.max_wnd;
         let segs = len.div_ceil(u32::from(conn.mss).max(1)).max(1);
-        let figures = &mut self.rec.figures;
+        let figures = &mut self.flight.figures;
         figures.dsack_dups = figures.dsack_dups.saturating_add(if sane { segs } else { 0 });
         if !sane || figures.dsack_dups > figures.total_retrans {
             cx.counters.bump(Counter::TcpDsackIgnoredDubious);
@@ -182,15 +176,16 @@ impl Run<'_> {
         cx.counters.add(Counter::TcpDsackRecvSegs, segs.into());
         self.deliver(segs);
         if block.right <= conn.una {
-            self.rec.undo.on_dsack(block.right, segs);
+            self.flight.undo.on_dsack(block.right, segs);
         }
-        let of_probe = len <= u32::from(conn.mss) && self.rec.probe.end_seq() == Some(block.right);
+        let of_probe =
+            len <= u32::from(conn.mss) && self.flight.probe.end_seq() == Some(block.right);
         if of_probe {
             self.facts.dsack = BelievedDsack::OfProbe;
         } else {
             self.facts.dsack = BelievedDsack::OfData;
-            if self.rec.reordering.seen() > 0 {
-                self.rec.rack.remember_dsack();
+            if self.flight.reordering.seen() > 0 {
+                self.flight.rack.remember_dsack();
             }
         }
         Some(block)
@@ -230,19 +225,19 @@ impl Run<'_> {
     }
 
     /// The handler of arriving ranges, and the scoreboard that reports them.
-    fn arrivals(&mut self) -> (Arrived<'_>, &mut super::super::scoreboard::Scoreboard) {
-        let rec = &mut *self.rec;
+    fn arrivals(&mut self) -> (Arrived<'_>, &mut super::scoreboard::Scoreboard) {
+        let flight = &mut *self.flight;
         let arrived = Arrived {
             now: self.cx.now,
             ts: &self.conn.ts,
             tsecr: self.facts.tsecr,
-            recovery_point: rec.recovery_point,
-            min_rtt: rec.rtt.min_rtt(),
-            rack: &mut rec.rack,
-            undo: &mut rec.undo,
+            recovery_point: flight.recovery_point,
+            min_rtt: flight.rtt.min_rtt(),
+            rack: &mut flight.rack,
+            undo: &mut flight.undo,
             newest: self.facts.newest,
         };
-        (arrived, &mut *self.flight.board)
+        (arrived, &mut flight.board)
     }
 
     /// Step 5 (section 9, *sample*).
@@ -264,7 +259,7 @@ impl Run<'_> {
         };
         if let Some(sample) = sample {
             let bounds = (facts.una, self.conn.nxt);
-            self.rec.rtt.on_sample(now, sample, bounds, self.cx.config);
+            self.flight.rtt.on_sample(now, sample, bounds, self.cx.config);
             self.facts.newest_rtt = Some(sample.1);
         }
     }
@@ -275,7 +270,7 @@ impl Run<'_> {
         let named = self.facts.dsack == BelievedDsack::OfProbe;
         let plain_duplicate = self.facts.duplicates.is_some() && !self.facts.sacked.sacked;
         let answer = ProbeAck { ack, named, plain_duplicate };
-        if let Some(flight) = self.rec.probe.on_ack(answer) {
+        if let Some(flight) = self.flight.probe.on_ack(answer) {
             self.on_repair_by_probe(flight);
         }
     }
@@ -291,12 +286,12 @@ impl Run<'_> {
 
     /// Step 10: a window has opened again while probes of it had backed off.
     fn resume_in_open_window(&mut self, ack: &AckView) {
-        let srtt = self.rec.rtt.srtt().unwrap_or_default();
+        let srtt = self.flight.rtt.srtt().unwrap_or_default();
         let opened = ack.window_was_closed && self.conn.wnd > 0;
-        let silent = self.cx.now.nanos_since(self.rec.last_departure) >= srtt;
+        let silent = self.cx.now.nanos_since(self.flight.last_departure) >= srtt;
         if opened && silent && self.is_in(&[RecoveryState::Loss]) {
             self.flight.board.mark_all_lost(LossKind::NoCongestion);
-            self.rec.permission = Permission::Lost;
+            self.flight.permission = Permission::Lost;
         }
     }
 }
