@@ -32,8 +32,8 @@ use crate::worker::{self, Shared, TURN_DATAGRAMS, Task, Worker};
 /// Visitors of published UDP ports, at most.
 const VISITORS: usize = 4096;
 
-/// The stack and its fronts, before a loop runs.
-pub(crate) struct Gateway {
+/// The stack, the host's ports and the loop of the first queue.
+pub(crate) struct FirstLoop {
     worker: Worker,
     /// The loops of the other queues.
     others: Vec<Worker>,
@@ -104,7 +104,7 @@ fn stack(config: &Config, queues: Vec<OwnedFd>) -> Result<(Stack, Option<Weather
     Ok((builder.build_without_thread()?, weather))
 }
 
-impl Gateway {
+impl FirstLoop {
     /// A gateway for the queues of the command's interface, and its controls.
     pub(crate) fn new(
         config: &Config,
@@ -112,7 +112,7 @@ impl Gateway {
         descriptors: usize,
         (end, ended): (Arc<End>, Arc<AtomicBool>),
         ports: Ports,
-    ) -> Result<(Gateway, Controls)> {
+    ) -> Result<(FirstLoop, Controls)> {
         let (count, policy) = (queues.len(), config.policy);
         let (stack, links) = stack(config, queues)?;
         let access = Access::new(config.rules.clone(), policy.network, policy.verbose);
@@ -139,7 +139,7 @@ impl Gateway {
         let first = [Token::End, Token::Pings];
         worker.again.extend(first.map(|token| (token, Readiness::default())));
         let (running, status, next_visitor) = (Vec::new(), None, 0);
-        let gateway = Gateway {
+        let gateway = FirstLoop {
             worker,
             others,
             running,

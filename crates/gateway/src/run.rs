@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::config::{Config, Job};
 pub use crate::gateway::Controls;
-use crate::gateway::Gateway;
+use crate::gateway::FirstLoop;
 use crate::handover::{End, MAX_QUEUES, Message};
 use crate::names::files as names;
 use crate::ports::Ports;
@@ -119,7 +119,7 @@ impl Started {
         // Limits are those of a thread: one that starts later has them as well.
         confine::give_up_rights()?;
         let (queues, ports) = (self.queues, self.ports);
-        let (mut gateway, controls) = Gateway::new(config, queues, self.descriptors, end, ports)?;
+        let (mut gateway, controls) = FirstLoop::new(config, queues, self.descriptors, end, ports)?;
         let limits = confine::files(&config.control)?;
         let _kept = on_start(&Running { stack: gateway.stack(), controls })?;
         gateway.start()?;

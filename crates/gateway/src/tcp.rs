@@ -153,6 +153,20 @@ pub(crate) fn refuse(incoming: Incoming, error: &io::Error) {
 }
 
 impl Connection {
+    fn new(state: State, host: HostStream, token: Token) -> Connection {
+        Connection {
+            state,
+            host,
+            token,
+            ready: Readiness::default(),
+            reset_early: false,
+            check: None,
+            observer: None,
+            begun: Instant::now(),
+            is_visitor: false,
+        }
+    }
+
     /// Dials for an attempt. If that fails at once, the attempt is answered.
     ///
     /// # Errors
@@ -173,18 +187,8 @@ impl Connection {
             Ok(host) => {
                 let syns = Syns::new(incoming.syns());
                 let state = State::Dialling(Some(incoming), syns);
-                let ready = Readiness::default();
-                Ok(Connection {
-                    state,
-                    host,
-                    token,
-                    ready,
-                    reset_early: false,
-                    check,
-                    observer,
-                    begun: Instant::now(),
-                    is_visitor: false,
-                })
+                let connection = Connection::new(state, host, token);
+                Ok(Connection { check, observer, ..connection })
             }
             Err(error) => {
                 refuse(incoming, &error);
@@ -207,18 +211,8 @@ impl Connection {
         host.set_nonblocking(true)?;
         tools.watch(&host, token)?;
         let guest = Connector::new(&tools.stack).local(SocketAddr::new(from, 0)).start(to)?;
-        let (state, ready) = (State::Entering(guest), Readiness::default());
-        Ok(Connection {
-            state,
-            host,
-            token,
-            ready,
-            reset_early: false,
-            check: None,
-            observer: None,
-            begun: Instant::now(),
-            is_visitor: true,
-        })
+        let connection = Connection::new(State::Entering(guest), host, token);
+        Ok(Connection { is_visitor: true, ..connection })
     }
 
     /// Goes on as far as it can.
