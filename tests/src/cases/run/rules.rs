@@ -186,24 +186,31 @@ fn sockets() -> Result<()> {
     let path = world.scratch.file("rules.py");
     fs::write(&path, SCRIPT)?;
     let path = path.to_string_lossy().into_owned();
-    let agent = world.folder("agent")?.join("agent.1");
-    let _listener = UnixListener::bind(&agent)?;
-    std::os::unix::fs::chown(&agent, Some(65534), Some(65534))?;
-    let agent = agent.to_string_lossy().into_owned();
-    let call = format!("unix {agent}");
-    let command = [PYTHON, &path, &call];
-    let outcome = |options: &[&str]| -> Result<String> {
-        let mut run = world.run(options, &command)?;
-        run.env("SSH_AUTH_SOCK", &agent);
-        Ok(Process::spawn("plimsoll run", &mut run)?.success(LATER)?.stdout)
-    };
-    for (options, expected) in [
-        (&[][..], "ok"),
-        (&["--net-allow=none"], "ECONNREFUSED"),
-        (&["--net-allow=none", "--keep-sockets"], "ok"),
+    // ssh-agent, a container engine, the bus, and the user's systemd, as its programs find them.
+    for (place, variable, before) in [
+        ("agent", "SSH_AUTH_SOCK", ""),
+        ("engine", "DOCKER_HOST", "unix://"),
+        ("bus", "DBUS_SESSION_BUS_ADDRESS", "unix:path="),
+        ("runtime/systemd", "XDG_RUNTIME_DIR", ""),
     ] {
-        let found = outcome(options)?;
-        ensure!(found == format!("{call}: {expected}\n"), "{options:?}: {found}");
+        let socket = world.folder(place)?.join("private");
+        let _listener = UnixListener::bind(&socket)?;
+        std::os::unix::fs::chown(&socket, Some(65534), Some(65534))?;
+        let is_folder = variable == "XDG_RUNTIME_DIR";
+        let named = if is_folder { world.path("runtime") } else { world.path(place) + "/private" };
+        let call = format!("unix {}", socket.display());
+        let command = [PYTHON, &path, &call];
+        let covered = if is_folder { "ENOENT" } else { "ECONNREFUSED" };
+        for (options, expected) in [
+            (&[][..], "ok"),
+            (&["--net-allow=none"], covered),
+            (&["--net-allow=none", "--keep-sockets"], "ok"),
+        ] {
+            let mut run = world.run(options, &command)?;
+            run.env(variable, format!("{before}{named}"));
+            let found = Process::spawn("plimsoll run", &mut run)?.success(LATER)?.stdout;
+            ensure!(found == format!("{call}: {expected}\n"), "{variable} {options:?}: {found}");
+        }
     }
     Ok(())
 }
