@@ -52,7 +52,10 @@ pub(super) const BENCHES: [Bench; 16] = [
     bench("udp", session::bench_udp, &[("udp", "/table")]),
     bench("attacks", attacks, &[("attacks", "/table")]),
     bench("tun2proxy", bench::tun2proxy::run, &[("tun2proxy", "/table")]),
-    bench("gateways", bench::gateways::run, &[("gateways", "/table")]),
+    Bench {
+        runs: &[&["--rules", "--rounds", "4"]],
+        ..bench("gateways", bench::gateways::run, &[("gateways", "/table")])
+    },
     bench("weather", session::bench, &[("weather", "/table")]),
     bench("reasons", session::bench, &[("reasons", "/table")]),
     senders("senders", SENDERS, &[("senders", "/table")]),

@@ -262,7 +262,7 @@ fn failures(findings: &Findings) -> String {
 fn conditions(request: &Request, findings: &Findings) -> String {
     format!(
         "Medians of {} rounds with runs of {} s. Servers are in another namespace, a veth pair \
-         away; *without* is the client without a gateway. In each round and for each MTU the \
+         away; *without* is the client without a gateway{}. In each round and for each MTU the \
          gateways are started afresh, and each work runs behind one after the other; who goes \
          first changes. × is Plimsoll's figure divided by the other gateway's, the median of the \
          rounds (least to most); of CPU time less is better. Clients and servers use \
@@ -275,6 +275,11 @@ fn conditions(request: &Request, findings: &Findings) -> String {
          at rest. {}Versions: {}.",
         request.plan.repetitions,
         request.plan.seconds.as_secs_f64(),
+        match request.rules {
+            true =>
+                ", and *with 100 rules* Plimsoll with rules, of which the last opens the server",
+            false => "",
+        },
         findings.congestion_control,
         MTUS[0],
         MTUS[1],
