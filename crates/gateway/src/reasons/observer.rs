@@ -227,9 +227,12 @@ impl Observer {
         if now - since < NOTICEABLE {
             return;
         }
-        let limited = guest.info().rwnd_limited;
-        let before = std::mem::replace(&mut self.command_limited, limited);
-        let limited = part_of(now - since, limited.saturating_sub(before));
+        let info = guest.info();
+        let before = std::mem::replace(&mut self.command_limited, info.rwnd_limited);
+        let limited = part_of(now - since, info.rwnd_limited.saturating_sub(before));
+        // A window of less than a round trip makes a sender wait for that long, however fast the
+        // command reads.
+        let limited = limited.saturating_sub(info.rtt);
         if limited >= NOTICEABLE {
             self.record(Cause::SlowCommand, now - limited, now);
         }

@@ -179,6 +179,11 @@ import time; time.sleep(1); urllib.request.urlopen('http://{FAR}:8000/large').re
     for (kind, more) in [("one-write", ""), ("asks", "1000"), ("uploads", ""), ("downloads", "")] {
         silent(&world.client(kind, &[more])?).context(kind)?;
     }
+    // The window grows more slowly than data arrives.
+    let words = world.script("downloads")?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ended = world.ended(&["--explain", "--link", "delay=20ms"], &words)?;
+    ensure!(ended.said.contains("nothing held it up"), "{}", ended.said);
     Ok(())
 }
 
