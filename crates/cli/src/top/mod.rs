@@ -27,8 +27,8 @@ use crate::control::protocol::{Answer, Connections, Request};
 use crate::output::print;
 use screen::{Screen, visible_rows};
 
-/// How often a signal is looked for.
-const TICK: Duration = Duration::from_millis(200);
+/// How often keys and signals are looked for.
+const TICK: Duration = Duration::from_millis(50);
 
 /// How long the process may take for an answer. No key is read meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -167,23 +167,27 @@ impl Screen {
 /// Waits for an event of the terminal, until a time or a signal. The end of the terminal is an
 /// error: crossterm would read from it again and again, and never return.
 fn wait(until: Instant, stop: &AtomicBool) -> io::Result<Option<Event>> {
+    let mut timeout = Duration::ZERO;
     while !stop.load(Ordering::Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
         let out = io::stdout();
+        // Keys may come from another terminal, so only the end of this one is waited for.
         let mut terminal = [PollFd::new(&out, PollFlags::empty())];
-        match poll(&mut terminal, Some(&Timespec::default())) {
+        match poll(&mut terminal, Timespec::try_from(timeout).ok().as_ref()) {
+            // A signal, which may be that the size has changed.
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         if terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the terminal has gone"));
         }
-        if event::poll(left.min(TICK))? {
+        if event::poll(Duration::ZERO)? {
             return event::read().map(Some);
         }
+        let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
         }
+        timeout = left.min(TICK);
     }
     Ok(None)
 }
