@@ -17,6 +17,9 @@ use crate::names::Names;
 use crate::reasons::Reasons;
 use crate::worker::Task;
 
+/// A wait that may end late by a thousandth of it.
+const COARSE: Duration = Duration::from_millis(5);
+
 /// The meaning of a token. Streams and flows have their number above the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
@@ -255,6 +258,10 @@ impl Reactor {
             self.watches = watches;
         }
         let timeout = wait.timeout().into_iter().chain(longest).min();
+        // poll(2) ends a wait late by up to a thousandth of it: the rest of a long one is a second
+        // wait.
+        let is_long = |time: &Duration| self.is_exact && *time > COARSE;
+        let timeout = timeout.map(|time| if is_long(&time) { time - time / 512 } else { time });
         let mut timeout = timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
