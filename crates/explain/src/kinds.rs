@@ -136,7 +136,7 @@ impl Kind {
             Kind::Stall => "Nagle's rule waiting for delayed ACKs",
             Kind::NagleRoundTrip => "Nagle's rule waiting for a round trip",
             Kind::TooLarge => "Segments too large for the path were lost",
-            Kind::Loss => "Data lost and sent again",
+            Kind::Loss => "Data lost and retransmitted",
             Kind::FullWindow => "The window was full: the reader is slower than the sender",
             Kind::SmallBuffer => "The receive buffer is smaller than what the path holds",
             Kind::ZeroWindow => "The receiver's window was closed",

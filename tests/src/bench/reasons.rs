@@ -66,7 +66,7 @@ const DEFECTS: [Defect; 7] = [
         without: client(&["downloads"]),
     },
     Defect {
-        title: "Data lost and sent again",
+        title: "Data lost and retransmitted",
         with: over("delay=2ms,loss=2%", &["asks", "400"]),
         without: over("delay=2ms", &["asks", "400"]),
     },
@@ -214,9 +214,9 @@ mod tests {
     fn the_time_of_a_cause_is_read_from_the_report() {
         let report = "plimsoll: 1 destination held it up, in 1.63 s\n\nx (198.51.100.2:7): y\n  \
                       The server answered late: 1.58 s, 96 % of the time, 39 times\n     words\n  \
-                      Data lost and sent again: 20 ms, 1 % of the time, once\n";
+                      Data lost and retransmitted: 20 ms, 1 % of the time, once\n";
         assert_eq!(reported(report, "The server answered late"), Some((1.58, true)));
-        assert_eq!(reported(report, "Data lost and sent again"), Some((0.02, false)));
+        assert_eq!(reported(report, "Data lost and retransmitted"), Some((0.02, false)));
         assert_eq!(reported(report, "Nagle"), None);
     }
 }

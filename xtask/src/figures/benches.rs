@@ -53,7 +53,7 @@ pub(super) const BENCHES: [Bench; 16] = [
     bench("attacks", attacks, &[("attacks", "/table")]),
     bench("tun2proxy", bench::tun2proxy::run, &[("tun2proxy", "/table")]),
     Bench {
-        runs: &[&["--rules", "--rounds", "4"]],
+        runs: &[&["--rules", "--rounds", "3"]],
         ..bench("gateways", bench::gateways::run, &[("gateways", "/table")])
     },
     bench("weather", session::bench, &[("weather", "/table")]),

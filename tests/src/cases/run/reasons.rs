@@ -101,7 +101,7 @@ fn slow_reader() -> Result<()> {
 fn loss() -> Result<()> {
     let world = World::with_link("delay=2ms,loss=4%")?;
     let _servers = world.servers("serve")?;
-    first(&world.client("asks", &["200"])?, &at(7), "Data lost and sent again: ")
+    first(&world.client("asks", &["200"])?, &at(7), "Data lost and retransmitted: ")
 }
 
 fn slow_names() -> Result<()> {
