@@ -26,7 +26,7 @@ const LEFT_OUT: [(&str, &str); 5] = [
     ("sandbox", "it looks for slirp4netns's own capabilities and folders"),
 ];
 
-/// Runs each script in namespaces of its own, with which all that it has started ends.
+/// Runs each script in new namespaces, with which all that it has started ends.
 const RUN: &str = r#"
 for test in "$@"; do
     if timeout 120 unshare --net --pid --fork --kill-child --mount-proc \

@@ -93,7 +93,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Opens the control socket of this process and answers in a thread of its own.
+/// Opens the control socket of this process and answers in another thread.
 pub(crate) fn open(respond: Arc<dyn Serve>) -> io::Result<ControlSocket> {
     let mut last = io::Error::from(ErrorKind::NotFound);
     for directory in super::directories() {
@@ -137,7 +137,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Answers at an open socket in a thread of its own. The file stays.
+/// Answers at an open socket in another thread. The file stays.
 pub(crate) fn serve(listener: UnixListener, respond: Arc<dyn Serve>) -> io::Result<ControlSocket> {
     serve_within(listener, respond, PATIENCE)
 }

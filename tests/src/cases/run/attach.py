@@ -12,7 +12,7 @@ def start(words, **more):
 
 
 def namespace():
-    """A process in user and network namespaces of its own."""
+    """A process in new user and network namespaces."""
     process = start(["unshare", "-Urn", "sh", "-c", "echo ready; exec sleep infinity"],
                     stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"

@@ -64,7 +64,7 @@ impl FqCoDel {
         let flow = &mut self.flows[id];
         (self.bytes, self.packets) = (self.bytes + queued.bytes, self.packets + 1);
         let refused = flow.codel.enqueue(queued);
-        debug_assert!(refused.is_none(), "the queue of a flow has no limit of its own");
+        debug_assert!(refused.is_none(), "only all queues together are limited");
         if !flow.is_listed {
             (flow.is_listed, flow.deficit) = (true, QUANTUM);
             self.new.push_back(id);
